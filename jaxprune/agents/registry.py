@@ -1,0 +1,32 @@
+"""The algorithms by name."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from jaxprune.agents.base import Agent
+from jaxprune.agents.bc import BCConfig, bc
+from jaxprune.agents.bcq import BCQConfig, bcq
+from jaxprune.data.transitions import Spec
+
+AGENTS: dict[str, tuple[Callable[..., Agent], Any]] = {
+    "bc": (bc, BCConfig),
+    "bcq": (bcq, BCQConfig),
+}
+
+
+def make(name: str, spec: Spec, **settings: Any) -> Agent:
+    """The agent called `name`, with `settings` in place of its config's defaults.
+
+    Raises:
+      ValueError: an unknown algorithm, or a setting its config lacks.
+    """
+    if name not in AGENTS:
+        raise ValueError(f"algo={name!r} is unknown; expected one of {', '.join(sorted(AGENTS))}")
+    constructor, config = AGENTS[name]
+    known = {field.name for field in dataclasses.fields(config)}
+    if unknown := sorted(set(settings) - known):
+        raise ValueError(f"{name} has no setting {unknown[0]!r}; expected one of {', '.join(sorted(known))}")
+    return constructor(spec, config(**settings))

@@ -1,0 +1,54 @@
+"""The criteria by name. A new one is a function and a line here; the contract test then covers it."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, Protocol
+
+import jax
+
+from jaxprune.criteria.gradient_flow import crop, grasp
+from jaxprune.criteria.magnitude import magnitude
+from jaxprune.criteria.random import random
+from jaxprune.criteria.snip import snip
+
+
+class Criterion(Protocol):
+    """Scores of every weight; larger means keep."""
+
+    def __call__(self, objective: Any, params: Any, rows: Any, key: jax.Array | None = None, *, masks: Any = None, **options: Any) -> Any:
+        """Scores with the structure of `params`.
+
+        Args:
+          objective: an `Objective`, or for first-order criteria any callable (params, rows) -> scalar.
+          params: parameters of one network.
+          rows: what the objective reads, with a leading row axis.
+          key: for criteria that draw.
+          masks: where given, the network scored is the masked one.
+          **options: what the criterion documents; `prunable` where the gradient's extent matters.
+        """
+        ...
+
+
+CRITERIA: dict[str, Criterion] = {
+    "random": random,
+    "magnitude": magnitude,
+    "snip": snip,
+    "grasp": grasp,
+    "crop": crop,
+}
+
+# Criteria that score removed weights too, so that they may come back: they are given dense parameters, and their masks are not nested.
+REVIVING: set[str] = set()
+
+
+def find_criterion(name: str) -> Criterion:
+    """The criterion called `name`, or a ValueError that lists those there are."""
+    if name not in CRITERIA:
+        raise ValueError(f"criterion={name!r} is unknown; expected one of {', '.join(sorted(CRITERIA))}")
+    return CRITERIA[name]
+
+
+def takes_prunable(criterion: Criterion) -> bool:
+    """Whether the criterion wants to know which leaves are prunable."""
+    return "prunable" in inspect.signature(criterion).parameters

@@ -1,0 +1,22 @@
+"""Connection sensitivity."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from jaxprune.parameters import apply_masks
+
+
+def snip(objective: Any, params: Any, rows: Any, key: jax.Array | None = None, *, masks: Any = None) -> Any:
+    """|θ ⊙ g|, the loss's sensitivity to each connection (Lee et al. 2019, equation 4 before its normalisation, which changes no ranking).
+
+    In rounds, on the masked network, this is iterative SNIP (de Jorge et al. 2021).
+    """
+    del key
+    if masks is not None:
+        params = apply_masks(params, masks)
+    gradient = jax.grad(objective)(params, rows)
+    return jax.tree.map(lambda w, g: jnp.abs(w * g), params, gradient)

@@ -1,0 +1,101 @@
+"""Masks: how many weights to keep, which ones, and what a mask does to a tree."""
+
+from __future__ import annotations
+
+import decimal
+import numbers
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxprune.parameters import Prunable, apply_masks, is_kernel, prunable_leaves, prunable_tree
+
+__all__ = ["apply_masks", "dense_masks", "density", "invert_scores", "kept_count", "ranks", "select", "shuffle_masks"]
+
+
+def kept_count(sparsity: Any, n: int) -> int:
+    """(1 − sparsity)·n in decimal arithmetic, halves rounded up: how many of `n` prunable weights stay.
+
+    Args:
+      sparsity: the fraction removed, in [0, 1]; a Python, NumPy or concrete JAX number, or a `decimal.Decimal`.
+      n: number of prunable weights.
+
+    Raises:
+      ValueError: sparsity is outside [0, 1] or not finite, or n is negative.
+    """
+    if isinstance(sparsity, jax.core.Tracer):
+        raise TypeError("kept_count runs on the host: compute the count outside jit and pass it in as an int32")
+    value = sparsity if isinstance(sparsity, decimal.Decimal) else decimal.Decimal(str(np.asarray(sparsity)[()]))
+    if not value.is_finite() or not 0 <= value <= 1:
+        raise ValueError(f"expected a sparsity in [0, 1], the fraction of weights removed; got {sparsity}")
+    if n < 0:
+        raise ValueError(f"expected a number of weights of at least 0, got {n}")
+    return int(((1 - value) * n).to_integral_value(decimal.ROUND_HALF_UP))
+
+
+def ranks(scores: Any) -> Any:
+    """The place of every weight among all leaves given: 0 for the largest score. Ties by leaf order, then index; NaN comes last.
+
+    One ranking serves every sparsity: the mask that keeps k weights is `rank < k`.
+    """
+    leaves, structure = jax.tree.flatten(scores)
+    if not leaves:
+        return scores
+    dtype = jnp.result_type(*leaves)
+    flat = jnp.concatenate([jnp.ravel(leaf).astype(dtype) for leaf in leaves])
+    if jnp.issubdtype(dtype, jnp.inexact):
+        flat = jnp.where(jnp.isnan(flat), -jnp.inf, flat)
+    order = jnp.argsort(flat, descending=True, stable=True)
+    rank = jnp.zeros(flat.size, jnp.int32).at[order].set(jnp.arange(flat.size, dtype=jnp.int32), unique_indices=True)
+    pieces = jnp.split(rank, np.cumsum([leaf.size for leaf in leaves])[:-1])
+    return structure.unflatten([piece.reshape(leaf.shape) for piece, leaf in zip(pieces, leaves, strict=True)])
+
+
+def select(scores: Any, keep: Any) -> Any:
+    """Boolean masks, True at exactly the `keep` largest scores over all leaves given.
+
+    Args:
+      scores: a tree of arrays; larger means keep.
+      keep: an int, or an int32 scalar that may be traced, so that one compilation serves every sparsity.
+
+    Raises:
+      TypeError: keep is not an integer.
+      ValueError: keep is outside [0, number of scores] (checked where it is concrete).
+    """
+    whole = isinstance(keep, numbers.Integral) or (hasattr(keep, "dtype") and jnp.issubdtype(keep.dtype, jnp.integer) and not np.ndim(keep))
+    if isinstance(keep, bool) or not whole:
+        raise TypeError(f"expected an integer number of weights to keep, got {keep!r}; kept_count(sparsity, n) turns a sparsity into one")
+    size = sum(np.size(leaf) for leaf in jax.tree.leaves(scores))
+    if not isinstance(keep, jax.core.Tracer) and not 0 <= int(keep) <= size:
+        raise ValueError(f"expected to keep between 0 and {size} weights, got {int(keep)}")
+    return jax.tree.map(lambda rank: rank < keep, ranks(scores))
+
+
+def dense_masks(params: Any) -> Any:
+    """Masks that keep everything."""
+    return jax.tree.map(lambda leaf: jnp.ones(jnp.shape(leaf), bool), params)
+
+
+def density(masks: Any, *, prunable: Prunable = is_kernel) -> jax.Array:
+    """The fraction of prunable weights kept, a float32 scalar; 1 − density is the sparsity reached."""
+    leaves = list(prunable_leaves(masks, prunable).values())
+    kept = sum(jnp.sum(leaf, dtype=jnp.int32) for leaf in leaves)
+    return jnp.asarray(kept, jnp.float32) / max(1, sum(leaf.size for leaf in leaves))
+
+
+def shuffle_masks(key: jax.Array, masks: Any, *, prunable: Prunable = is_kernel) -> Any:
+    """The same number of weights in every layer, at random places (Frankle et al. 2021, the layerwise shuffle)."""
+    chosen = prunable_tree(masks, prunable)
+    leaves, structure = jax.tree.flatten(masks)
+    shuffled = [
+        jax.random.permutation(jax.random.fold_in(key, index), mask.ravel()).reshape(mask.shape) if choose else mask
+        for index, (mask, choose) in enumerate(zip(leaves, jax.tree.leaves(chosen), strict=True))
+    ]
+    return structure.unflatten(shuffled)
+
+
+def invert_scores(scores: Any) -> Any:
+    """Scores that keep what the given ones would remove (Frankle et al. 2021)."""
+    return jax.tree.map(jnp.negative, scores)

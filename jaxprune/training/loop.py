@@ -1,0 +1,138 @@
+"""The training loop: whole chunks of updates inside one jitted program."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from jaxprune.agents.base import Agent, AgentState
+from jaxprune.data.transitions import Transitions
+from jaxprune.training.progress import progress_bar
+
+
+def sample(transitions: Transitions, key: jax.Array, batch_size: int) -> Transitions:
+    """`batch_size` rows drawn uniformly with replacement."""
+    return transitions.take(jax.random.randint(key, (batch_size,), 0, transitions.rewards.shape[0]))
+
+
+def _train_one(agent: Agent, batch_size: int, phase: int, span: int, state: AgentState, key, transitions: Transitions, blocks):
+    """`blocks` times `span` updates, from a state at `phase` of the agent's period; with more than one block, `span` is that period."""
+
+    def update(state, offset):
+        batch_key, noise_key = jax.random.split(jax.random.fold_in(key, state.step))
+        batch = sample(transitions, batch_key, batch_size)
+        return agent.update_with(state, batch, agent.draw(noise_key, batch_size), phase=(phase + offset) % agent.period)
+
+    def block(state):
+        reported: dict[str, list] = {}
+        for offset in range(span):
+            state, metrics = update(state, offset)
+            for name, value in metrics.items():
+                reported.setdefault(name, []).append(value)
+        return state, {name: sum(values) / len(values) for name, values in reported.items()}
+
+    def add_block(_, carry):
+        state, totals = carry
+        state, means = block(state)
+        return state, jax.tree.map(jnp.add, totals, means)
+
+    zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(block, state)[1])
+    state, totals = jax.lax.fori_loop(0, blocks, add_block, (state, zeros))
+    return state, jax.tree.map(lambda total: total / jnp.maximum(blocks, 1).astype(total.dtype), totals)
+
+
+@functools.partial(jax.jit, static_argnames=("agent", "batch_size", "phase", "span", "stacked"), donate_argnames=("state",))
+def train_blocks(agent, state, key, transitions, blocks, *, batch_size, phase=0, span=1, stacked=None):
+    """`blocks` · `span` updates of one run, or of a stack of runs; the state is donated.
+
+    Args:
+      agent: static.
+      state: of one run; with `stacked`, every leaf has a leading run axis.
+      key: of the run, or a stack of them. Update t draws from fold_in(key, t), whatever runs beside it.
+      transitions: shared by all runs.
+      blocks: a traced int32, so that one compilation serves every length.
+      batch_size: rows an update.
+      phase: `state.step` modulo `agent.period`.
+      span: updates a block, `agent.period` if there is more than one block.
+      stacked: None for one run, `vectorized` (vmap) or `sequential` (`lax.map`) for a stack.
+
+    Returns:
+      The state, and the mean of every metric over the updates that reported it.
+    """
+    one = functools.partial(_train_one, agent, batch_size, phase, span)
+    if stacked is None:
+        return one(state, key, transitions, blocks)
+    if stacked == "vectorized":
+        return jax.vmap(one, in_axes=(0, 0, None, None))(state, key, transitions, blocks)
+    if stacked == "sequential":
+        return jax.lax.map(lambda run: one(*run, transitions, blocks), (state, key))
+    raise ValueError(f"stacked={stacked!r} is unknown; expected None, 'vectorized' or 'sequential'")
+
+
+def advance(agent: Agent, state: AgentState, key, transitions: Transitions, steps: int, *, batch_size: int, phase: int, stacked=None):
+    """`steps` updates of a run or a stack, in as few programs as the agent's period allows. Donates the state."""
+    blocks, rest = divmod(steps, agent.period)
+    parts = [(blocks, agent.period)] * bool(blocks) + [(1, rest)] * bool(rest)
+    weighted: dict[str, Any] = {}
+    for count, span in parts:
+        state, metrics = train_blocks(
+            agent, state, key, transitions, jnp.int32(count), batch_size=batch_size, phase=phase, span=span, stacked=stacked
+        )
+        share = count * span / steps
+        weighted = {name: weighted.get(name, 0) + share * value for name, value in metrics.items()} if rest else metrics
+    return state, weighted
+
+
+def train(
+    agent: Agent,
+    state: AgentState,
+    transitions: Transitions,
+    *,
+    steps: int,
+    key: jax.Array,
+    batch_size: int | None = None,
+    progress: bool = False,
+) -> tuple[AgentState, dict[str, jax.Array]]:
+    """Train one agent for `steps` updates.
+
+    The caller's state stays usable: it is copied once, and donated only inside. Update t draws from fold_in(key, t) with t counted from the
+    state's first update ever, so two calls of n steps with one key equal one call of 2n.
+
+    Args:
+      agent: the algorithm.
+      state: dense or pruned.
+      transitions: raw transitions.
+      steps: number of updates.
+      key: of the run.
+      batch_size: rows an update; the config's by default.
+      progress: show a progress bar where standard error is a terminal.
+
+    Returns:
+      The state, and the mean of every metric over the updates, as scalars on the device.
+
+    Raises:
+      ValueError: no transitions, or a negative number of steps or rows.
+    """
+    batch_size = agent.config.batch_size if batch_size is None else batch_size
+    if steps < 0 or batch_size < 1:
+        raise ValueError(f"expected steps of at least 0 and a batch_size of at least 1, got steps={steps} and batch_size={batch_size}")
+    if not transitions.rewards.shape[0]:
+        raise ValueError("expected at least one transition to train on, got none")
+    state = jax.tree.map(jnp.copy, state)
+    transitions = jax.device_put(transitions)
+    phase = int(state.step) % agent.period
+    chunk = max(1, 1000 // agent.period) * agent.period if progress else steps
+    totals: dict[str, Any] = {}
+    with progress_bar(steps, f"train {agent.name}", disable=not progress) as bar:
+        for start in range(0, steps, max(chunk, 1)):
+            now = min(chunk, steps - start)
+            state, metrics = advance(agent, state, key, transitions, now, batch_size=batch_size, phase=phase)
+            totals = {name: totals.get(name, 0) + value * (now / steps) for name, value in metrics.items()}
+            phase = (phase + now) % agent.period
+            if progress:
+                jax.block_until_ready(state.step)
+            bar.update(now)
+    return state, totals
