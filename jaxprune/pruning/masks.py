@@ -43,11 +43,11 @@ def ranks(scores: Any) -> Any:
     leaves, structure = jax.tree.flatten(scores)
     if not leaves:
         return scores
-    dtype = jnp.result_type(*leaves)
+    with jax.numpy_dtype_promotion("standard"):
+        dtype = jnp.result_type(*leaves)
     flat = jnp.concatenate([jnp.ravel(leaf).astype(dtype) for leaf in leaves])
-    if jnp.issubdtype(dtype, jnp.inexact):
-        flat = jnp.where(jnp.isnan(flat), -jnp.inf, flat)
-    order = jnp.argsort(flat, descending=True, stable=True)
+    # An ascending sort puts NaN last.
+    order = jnp.argsort(-flat, stable=True)
     rank = jnp.zeros(flat.size, jnp.int32).at[order].set(jnp.arange(flat.size, dtype=jnp.int32), unique_indices=True)
     pieces = jnp.split(rank, np.cumsum([leaf.size for leaf in leaves])[:-1])
     return structure.unflatten([piece.reshape(leaf.shape) for piece, leaf in zip(pieces, leaves, strict=True)])
