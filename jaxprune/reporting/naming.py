@@ -1,0 +1,65 @@
+"""What things are called in tables and figures."""
+
+from __future__ import annotations
+
+import math
+import re
+
+NAMES = {
+    "bc": "BC",
+    "bcq": "BCQ",
+    "td3_bc": "TD3+BC",
+    "iql": "IQL",
+    "dense": "Dense",
+    "random": "Random",
+    "magnitude": "Magnitude",
+    "snip": "SNIP",
+    "grasp": "GraSP",
+    "crop": "CroP",
+    "synflow": "SynFlow",
+    "force": "FORCE",
+    "snap": "SNAP",
+    "lm": "LM",
+    "obd": "OBD",
+    "obs": "OBS",
+    "qm": "QM",
+    "l1": "L1",
+}
+
+
+def name(key: str) -> str:
+    """The usual spelling of an algorithm or a criterion; what is not known stays as it is."""
+    return NAMES.get(key, key)
+
+
+def dataset_name(dataset: str) -> str:
+    """`jaxprune/hopper/medium-v0` → `Hopper medium`; a path → its file's stem; anything else stays as it is."""
+    if found := re.fullmatch(r"[\w.-]+/([\w.-]+)/([\w.-]+)-v\d+", dataset):
+        task, kind = found.groups()
+        return f"{task[:1].upper()}{task[1:]} {kind}"
+    return re.sub(r"\.(hdf5|h5|npz)$", "", re.split(r"[/\\]", dataset)[-1]) or dataset
+
+
+def percent(fraction: float) -> str:
+    """0.95 → `95 %`, 0.995 → `99.5 %`."""
+    return f"{round(100 * fraction, 6):g} %"
+
+
+def number(value: float | None) -> str:
+    """About three to four digits, thousands set apart: `1,946`, `52.4`, `0.31`; `n/a` for None."""
+    if value is None:
+        return "n/a"
+    if not math.isfinite(value):
+        return str(value)
+    size = abs(value)
+    decimals = 0 if size >= 100 or value == int(value) else 1 if size >= 10 else 2
+    return f"{value:,.{decimals}f}".replace("-", "−")
+
+
+def duration(seconds: float | None) -> str:
+    """`48 s`, `12 min`, `3.2 h`; `n/a` for None."""
+    if seconds is None:
+        return "n/a"
+    if seconds < 100:
+        return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,275 @@
+"""`report.html` of a sweep: the answer, the table, the figures, what failed, and how it was made, in one file that works offline."""
+
+from __future__ import annotations
+
+import math
+import os
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from jaxprune.reporting import naming, page, verdict
+from jaxprune.reporting.appearance import svg
+from jaxprune.reporting.figures import learning_curves, return_against_sparsity
+from jaxprune.reporting.layers import checked_layers, layer_fractions
+from jaxprune.reporting.summary import Cell, Record, Run, Series, cells_of, pooled_cells, runs_of, series_labels
+from jaxprune.reporting.tables import brackets_text, csv_text, kept_text, ratio_text, seeds_text, spread_text, text_table
+
+__all__ = ["report_html", "text_table", "write_report"]
+
+# Keys of `config` that have a place of their own; everything else is listed as it is.
+COMMAND, VERSIONS, HARDWARE, BEHAVIOUR = "command", "versions", "hardware", "behaviour_return"
+
+
+def write_report(
+    path: str | os.PathLike[str],
+    records: Iterable[Record],
+    config: Mapping[str, Any],
+    *,
+    layers: Iterable[Record] | None = None,
+    notes: str | Sequence[str] | None = None,
+) -> Path:
+    """Write the report of a sweep as one HTML file, whole or not at all, and return its path.
+
+    Args:
+      path: of the file; its folder must exist.
+      records: one row per run and evaluation (see `summary.runs_of`).
+      config: of the sweep. `command` (str), `versions` and `hardware` (mappings or str) and `behaviour_return` (the recording policy's return: a float, or
+        {dataset: float}) are shown in their own places, the rest in a list.
+      layers: one row per run and layer: algo, criterion, sparsity, seed, layer, kept, total; optionally dataset and network.
+      notes: paragraphs shown below the title.
+
+    Raises:
+      ValueError: if there are no records, or a row lacks a column; nothing is written then.
+    """
+    target = Path(path)
+    html = report_html(records, config, layers=layers, notes=notes)
+    descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
+            file.write(html)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, target)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    return target
+
+
+def report_html(
+    records: Iterable[Record],
+    config: Mapping[str, Any],
+    *,
+    layers: Iterable[Record] | None = None,
+    notes: str | Sequence[str] | None = None,
+) -> str:
+    """The page of `write_report` as text: the same for the same inputs."""
+    rows = list(records)
+    layer_rows = checked_layers(layers or ())
+    runs = runs_of(rows)
+    labels = series_labels(run.series for run in runs)
+    groups: dict[tuple[str, str], list[Cell]] = {}
+    for cell in cells_of(runs):
+        groups.setdefault((cell.algo, cell.datasets[0]), []).append(cell)
+    headlines = [(cells, verdict.headline(cells, labels)) for cells in groups.values()]
+    title = verdict.overall(headlines)
+    failed = [run for run in runs if run.failure is not None]
+    body = [f"<h1>{escape(title)}</h1>", _lead(runs, failed)]
+    body += [f"<p>{escape(note)}</p>" for note in ([notes] if isinstance(notes, str) else notes or ())]
+    if len(headlines) > 1:
+        body.append(
+            "<ul>" + "".join(f'<li><a href="#part-{place}">{escape(told)}</a></li>' for place, (_, told) in enumerate(headlines)) + "</ul>"
+        )
+    for place, ((algo, dataset), cells) in enumerate(groups.items()):
+        own = [row for row, run in _paired(rows) if run == (algo, dataset)]
+        own_layers = [row for row in layer_rows if str(row["algo"]) == algo and str(row.get("dataset") or dataset) == dataset]
+        body += _part(place, cells, labels, own, own_layers, _behaviour(config, dataset), alone=len(groups) == 1)
+    body += _pooled(runs, rows, labels)
+    body += _failures(failed)
+    body += _making(config, rows)
+    return page.page(title, body)
+
+
+def _lead(runs: Sequence[Run], failed: Sequence[Run]) -> str:
+    evaluations = sum(len(run.steps) for run in runs)
+    lost = f' <strong class="bad">{len(failed)} failed and count in no number; they are named below.</strong>' if failed else ""
+    return (
+        f'<p class="lead">{len(runs)} runs, {evaluations:,} evaluations. Sparsity is the fraction of prunable weights removed before training. A run\'s return is '
+        f"the mean of its last three evaluations; its best is reported apart.{lost}</p>"
+    )
+
+
+def _part(
+    place: int,
+    cells: list[Cell],
+    labels: dict[Series, str],
+    rows: list[Record],
+    layers: list[Record],
+    behaviour: float | None,
+    *,
+    alone: bool,
+) -> list[str]:
+    about = verdict.subject(cells[0])
+    told = verdict.headline(cells, labels)
+    body = [f'<section id="part-{place}">', f"<h2>{escape('Return against sparsity' if alone else told)}</h2>"]
+    if warnings := verdict.caveats(cells, labels):
+        body.append("<p>" + escape(" ".join(warnings)) + "</p>")
+    finished = [cell for cell in cells if cell.returns]
+    if finished:
+        spread = (
+            "the range over seeds"
+            if all(cell.returns.kind == "range" for cell in finished if cell.returns)
+            else "the 95 % bootstrap interval of the mean"
+        )
+        drawn = return_against_sparsity(rows, behaviour=behaviour)
+        image = svg(drawn, prefix=f"returns-{place}", title=f"{about}: return against sparsity", description=_described(cells, labels))
+        caption = f"{about}. Lines: mean return over seeds; bars or bands: {spread}; grey band: the same for the dense reference"
+        body.append(page.figure(image, caption + ("; small points: single seeds." if "range" in spread else ".")))
+    body.append(_table(f"{about}: return and score over seeds, in brackets {brackets_text(cells)}", cells, labels))
+    if finished and max(len(run.steps) for cell in finished for run in cell.runs) > 1:
+        curves = svg(
+            learning_curves(rows),
+            prefix=f"curves-{place}",
+            title=f"{about}: learning curves",
+            description=f"Return against updates, one panel per sparsity, with {', '.join(dict.fromkeys(labels[cell.series] for cell in finished))}.",
+        )
+        body += [
+            "<h3>Learning curves</h3>",
+            page.figure(curves, f"{about}. Thick: mean over seeds; thin lines or bands: single seeds, or the 95 % bootstrap interval."),
+        ]
+    if any(str(row["criterion"]) != "dense" for row in layers):
+        bars = svg(
+            layer_fractions(layers),
+            prefix=f"layers-{place}",
+            title=f"{about}: weights kept per layer",
+            description=_layers_described(layers),
+        )
+        body += ["<h3>What each layer keeps</h3>", page.figure(bars, f"{about}. Bars: mean over seeds; whiskers: range over seeds.")]
+    return [*body, "</section>"]
+
+
+def _table(caption: str, cells: Sequence[Cell], labels: dict[Series, str]) -> str:
+    pooled = any(len(cell.datasets) > 1 for cell in cells)
+    iqm = any((cell.scores if pooled else cell.returns) and (cell.scores if pooled else cell.returns).iqm is not None for cell in cells)  # type: ignore[union-attr]
+    value = "Score" if pooled else "Return"
+    headers = (
+        ["Criterion", "Sparsity", "Weights kept", value]
+        + ["IQM"] * iqm
+        + ([] if pooled else ["Best", "Score"])
+        + ["Of dense", "Training", "Seeds"]
+    )
+    rows = []
+    before: Series | None = None
+    for cell in cells:
+        spread = cell.scores if pooled else cell.returns
+        middle = [naming.number(spread.iqm) if spread else "n/a"] * iqm
+        more = [] if pooled else [naming.number(cell.best.mean if cell.best else None), _spread_html(spread_text(cell.scores))]
+        texts = [
+            escape(naming.name(cell.series.criterion) if cell.series.dense else labels[cell.series]),
+            naming.percent(cell.sparsity),
+            escape(kept_text(cell)),
+            _spread_html(spread_text(spread)),
+            *middle,
+            *more,
+            "" if cell.series.dense else _meter(cell),
+            naming.duration(cell.wall_s),
+            escape(seeds_text(cell)) if not cell.failed else f'<span class="bad">{escape(seeds_text(cell))}</span>',
+        ]
+        rows.append((before is not None and before != cell.series, texts))
+        before = cell.series
+    return page.table(caption, headers, rows)
+
+
+def _spread_html(text: str) -> str:
+    mean, bracket, rest = text.partition(" [")
+    return escape(mean) + (f"<small>{escape(bracket.strip() + rest)}</small>" if bracket else "")
+
+
+def _meter(cell: Cell) -> str:
+    if cell.of_dense is None:
+        return "n/a"
+    share = min(max(cell.of_dense.value, 0.0), 1.0)
+    return f'<span class="meter" style="--share: {100 * share:.0f}%">{_spread_html(ratio_text(cell.of_dense))}</span>'
+
+
+def _pooled(runs: Sequence[Run], rows: Sequence[Record], labels: dict[Series, str]) -> list[str]:
+    """Scores over all data sets of an algorithm, where it has several with reference scores."""
+    body = []
+    for algo in dict.fromkeys(run.algo for run in runs):
+        own = [run for run in runs if run.algo == algo]
+        datasets = {run.dataset for run in own}
+        cells = pooled_cells(own) if len(datasets) > 1 else []
+        if not cells:
+            continue
+        about = f"{naming.name(algo)}, normalised score over {len(datasets)} data sets"
+        drawn = return_against_sparsity([row for row in rows if str(row["algo"]) == algo], value="score")
+        image = svg(drawn, prefix=f"pooled-{algo}", title=about, description=f"{about} against sparsity.")
+        body += [
+            f"<h2>{escape(about)}</h2>",
+            page.figure(image, "Settings with a score on every data set, pooled; the bootstrap is stratified by data set."),
+        ]
+        body.append(_table(f"{about}, in brackets {brackets_text(cells)}", cells, labels))
+    return body
+
+
+def _failures(failed: Sequence[Run]) -> list[str]:
+    if not failed:
+        return []
+    rows = [
+        (
+            False,
+            [
+                escape(run.run_id),
+                naming.name(run.algo),
+                naming.name(run.series.criterion),
+                naming.percent(run.sparsity),
+                str(run.seed),
+                run.failure or "",
+            ],
+        )
+        for run in failed
+    ]
+    escaped = [(ruled, [cells[0], *(escape(cell) for cell in cells[1:])]) for ruled, cells in rows]
+    headers = ("Run", "Algorithm", "Criterion", "Sparsity", "Seed", "Why")
+    return ['<h2 class="bad">Failed runs</h2>', page.table("These seeds count in no number and no line above", headers, escaped)]
+
+
+def _making(config: Mapping[str, Any], rows: Sequence[Record]) -> list[str]:
+    body = ["<h2>How this was made</h2>"]
+    if command := config.get(COMMAND):
+        body.append(f"<pre>{escape(command if isinstance(command, str) else ' '.join(str(word) for word in command))}</pre>")
+    for key, heading in ((HARDWARE, "Hardware"), (VERSIONS, "Versions")):
+        if value := config.get(key):
+            body += [f"<h3>{heading}</h3>", page.definitions(value) if isinstance(value, Mapping) else f"<p>{escape(str(value))}</p>"]
+    if rest := {key: value for key, value in config.items() if key not in (COMMAND, HARDWARE, VERSIONS)}:
+        body.append(f"<details><summary>Configuration ({len(rest)} settings)</summary>{page.definitions(rest)}</details>")
+    body.append(f"<p>{page.download(csv_text(rows), 'records.csv', 'text/csv', f'Download the {len(rows):,} records as CSV')}</p>")
+    return body
+
+
+def _described(cells: Sequence[Cell], labels: dict[Series, str]) -> str:
+    """The figure in words, for those who cannot see it."""
+    told = [
+        f"{labels[cell.series]} at {naming.percent(cell.sparsity)}: {spread_text(cell.returns)}"
+        for cell in cells
+        if cell.returns is not None
+    ]
+    return "Mean return by criterion and sparsity. " + "; ".join(told) + "."
+
+
+def _layers_described(layers: Sequence[Record]) -> str:
+    names = list(dict.fromkeys(f"{row.get('network') or ''} {row['layer']}".strip() for row in layers))
+    return f"Fraction of weights kept in each of {len(names)} layers ({', '.join(names)}), by criterion and sparsity."
+
+
+def _behaviour(config: Mapping[str, Any], dataset: str) -> float | None:
+    value = config.get(BEHAVIOUR)
+    if isinstance(value, Mapping):
+        value = value.get(dataset)
+    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
+
+
+def _paired(rows: Sequence[Record]) -> list[tuple[Record, tuple[str, str]]]:
+    return [(row, (str(row["algo"]), str(row.get("dataset") or row.get("env_id") or ""))) for row in rows]
