@@ -136,6 +136,7 @@ def _episodes(log: Log) -> dict:
         "timeouts": int(log.timeouts[ends].sum()),
         "episode_returns": np.add.reduceat(log.rewards, starts, dtype=np.float64),
         "episode_lengths": ends - starts + 1,
+        "episode_terminal": log.terminals[ends],
         "episode_open": ~closed,
     }
 

@@ -15,6 +15,9 @@ from jaxprune.data.storing import recorded_recipe, store
 
 SIZE = 200_000
 
+# Raised when the way of collecting changes, so that older sets are made anew.
+_RECIPE = 1
+
 _ID = re.compile(r"jaxprune/(?P<task>[^/]+)/(?P<level>.+?)(?:-n(?P<size>\d+))?(?:-s(?P<seed>\d+))?-v0")
 
 
@@ -90,7 +93,7 @@ def play(builtin: Builtin, policies: tuple[Policy, ...]) -> list[Episode]:
 def _recipe(builtin: Builtin, policies: tuple[Policy, ...]) -> str:
     """Names everything that a set's contents hang on, but for the simulator."""
     weights = "".join(policy.digest() for policy in policies)
-    return hashlib.sha256(repr((dataclasses.astuple(builtin), TASKS[builtin.task], weights)).encode()).hexdigest()
+    return hashlib.sha256(repr((_RECIPE, dataclasses.astuple(builtin), TASKS[builtin.task], weights)).encode()).hexdigest()
 
 
 def _algorithm(policies: tuple[Policy, ...]) -> str:

@@ -21,6 +21,7 @@ class LoadReport:
       timeouts: episodes that were cut by a time limit (or at a break of continuity, where no time limits are recorded).
       episode_returns: [episodes] float64 undiscounted returns, of every row read.
       episode_lengths: [episodes] rows read.
+      episode_terminal: [episodes] bool.
       episode_open: [episodes] bool; neither terminal nor timeout: the recording stopped inside the episode.
       action_low, action_high: [A] smallest and largest action kept.
       actions_at_bounds: [A] actions exactly at a bound; empty for discrete actions.
@@ -39,6 +40,7 @@ class LoadReport:
     timeouts: int
     episode_returns: np.ndarray
     episode_lengths: np.ndarray
+    episode_terminal: np.ndarray
     episode_open: np.ndarray
     action_low: np.ndarray
     action_high: np.ndarray

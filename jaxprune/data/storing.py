@@ -9,7 +9,9 @@ import shutil
 import tempfile
 import time
 from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
 from tqdm.auto import tqdm
 
 from jaxprune.data.collection import Episode
@@ -68,16 +70,21 @@ def store(dataset_id: str, episodes: Sequence[Episode], *, env_id: str, recipe: 
     root, target = get_dataset_path(), get_dataset_path(dataset_id)
     _sweep(root)
     part = pathlib.Path(tempfile.mkdtemp(prefix=_PART, dir=root))
+    finished = part / "set"
+    finished.mkdir()
     try:
         environment = gymnasium.make(env_id)
         storage = MinariStorage.new(
-            part / "data", observation_space=environment.observation_space, action_space=environment.action_space, env_spec=environment.spec
+            finished / "data",
+            observation_space=_observation_space(environment.observation_space, episodes[0].observations.shape[1]),
+            action_space=environment.action_space,
+            env_spec=environment.spec,
         )
         environment.close()
         storage.update_metadata(_metadata(dataset_id, env_id, recipe, algorithm, description, minari.__version__))
         buffers = (
-            EpisodeBuffer(
-                observations=episode.observations,  # pyright: ignore[reportArgumentType] -- Minari's annotation says list, its storages take arrays
+            EpisodeBuffer(  # Minari's annotations say lists; its storages take arrays
+                observations=episode.observations,  # pyright: ignore[reportArgumentType]
                 actions=episode.actions,  # pyright: ignore[reportArgumentType]
                 rewards=episode.rewards,  # pyright: ignore[reportArgumentType]
                 terminations=episode.terminations,  # pyright: ignore[reportArgumentType]
@@ -91,7 +98,7 @@ def store(dataset_id: str, episodes: Sequence[Episode], *, env_id: str, recipe: 
         if namespace and namespace not in list_local_namespaces():
             with contextlib.suppress(ValueError):  # another process was first
                 create_namespace(namespace)
-        _move(part, target, recipe)
+        _move(finished, target, recipe)
     finally:
         shutil.rmtree(part, ignore_errors=True)
     return target
@@ -112,20 +119,25 @@ def _metadata(dataset_id: str, env_id: str, recipe: str, algorithm: str, descrip
     return metadata
 
 
-def _move(part: pathlib.Path, target: pathlib.Path, recipe: str) -> None:
-    old = None
+def _move(finished: pathlib.Path, target: pathlib.Path, recipe: str) -> None:
     if target.exists():
-        old = part.with_name(part.name + "-old")
         with contextlib.suppress(FileNotFoundError):
-            os.rename(target, old)
+            os.rename(target, finished.with_name("replaced"))
     try:
-        os.rename(part, target)
+        os.rename(finished, target)
     except OSError:
         # Another process put the same set there in between; its contents are as good as ours.
         if _read_recipe(target) != recipe:
             raise
-    if old is not None:
-        shutil.rmtree(old, ignore_errors=True)
+
+
+def _observation_space(space: Any, size: int) -> Any:
+    """The environment's own space, or a flat one where the observations were flattened."""
+    import gymnasium
+
+    if isinstance(space, gymnasium.spaces.Box) and space.shape == (size,):
+        return space
+    return gymnasium.spaces.Box(-np.inf, np.inf, (size,), np.float32)
 
 
 def _sweep(root: pathlib.Path) -> None:
