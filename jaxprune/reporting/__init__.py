@@ -5,6 +5,7 @@ from jaxprune.reporting.layers import layer_fractions
 from jaxprune.reporting.report import write_report
 from jaxprune.reporting.statistics import interquartile_mean, pooled_spread, ratio_of_means, spread
 from jaxprune.reporting.summary import cells_of, pooled_cells, runs_of
+from jaxprune.reporting.svg import to_svg
 from jaxprune.reporting.tables import text_table
 
 __all__ = [
@@ -19,5 +20,6 @@ __all__ = [
     "runs_of",
     "spread",
     "text_table",
+    "to_svg",
     "write_report",
 ]

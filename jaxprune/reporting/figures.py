@@ -6,7 +6,7 @@ Every function returns a matplotlib Figure that belongs to no window and no glob
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 from jaxprune.reporting import naming
@@ -20,9 +20,9 @@ WIDTH = 7.2  # inches
 def return_against_sparsity(
     records: Iterable[Record], *, value: Literal["return", "score"] = "return", behaviour: float | None = None, title: str | None = None
 ) -> Any:
-    """One line per criterion over the sparsity, on a log scale of the weights kept; the dense reference is a horizontal line with its own spread.
+    """One line per criterion over the sparsity, on a log scale of the weights kept; dense is a horizontal line with its own spread.
 
-    Fewer than five seeds are drawn as points with range bars round their mean, five or more as the mean with a band, its 95 % bootstrap interval.
+    Fewer than five seeds are drawn as points with range bars round their mean, five or more as the mean in its 95 % bootstrap interval.
 
     Args:
       records: of one algorithm. With `score`, several data sets are pooled (stratified); with `return` there must be one.
@@ -50,7 +50,7 @@ def return_against_sparsity(
     extent = (places[sparsities[-1]] - places[sparsities[0]]) or 1.0
     with drawing():
         figure = Figure(figsize=(WIDTH, 3.9), layout=None)
-        axes = figure.add_axes((0.09, 0.17, 0.70, 0.73))
+        axes = figure.add_axes((0.105, 0.17, 0.68, 0.73))
         ends: list[tuple[str, float, float, Look]] = []
         for order, each in enumerate(pruned):
             points = [(places[sparsity], spreads[each, sparsity]) for sparsity in sparsities if (each, sparsity) in spreads]
@@ -86,8 +86,8 @@ def return_against_sparsity(
 def learning_curves(records: Iterable[Record], *, by: Literal["sparsity", "criterion"] = "sparsity", title: str | None = None) -> Any:
     """Return against update step, a panel per sparsity (or per criterion), the dense runs in every panel.
 
-    Fewer than five seeds: a thin line each and their mean; five or more: the mean and the band of its 95 % bootstrap interval. Seeds are compared at the
-    steps they share.
+    Fewer than five seeds: a thin line each and their mean; five or more: the mean in the band of its 95 % bootstrap interval. The mean is
+    drawn at the steps all seeds share.
 
     Raises:
       ValueError: if the records are of several algorithms or data sets, or every run failed.
@@ -138,7 +138,10 @@ def learning_curves(records: Iterable[Record], *, by: Literal["sparsity", "crite
 
 
 def sparsity_positions(sparsities: Sequence[float]) -> list[float]:
-    """Where sparsities stand on the axis: −log10 of the fraction kept, so 90, 95 and 99 % are at 1, 1.3 and 2; 100 %, which has no logarithm, half a decade on."""
+    """Where sparsities stand on the axis: −log10 of the fraction kept, so 90, 95 and 99 % are at 1, 1.3 and 2.
+
+    100 % has no logarithm and stands half a decade beyond the rest.
+    """
     finite = [-math.log10(1 - sparsity) for sparsity in sparsities if sparsity < 1]
     beyond = max(finite, default=0.0) + 0.5
     return [-math.log10(1 - sparsity) if sparsity < 1 else beyond for sparsity in sparsities]
@@ -220,9 +223,9 @@ def _number_axis(axis: Any) -> None:
     from matplotlib.ticker import FuncFormatter
 
     def text(value: float, _: int) -> str:
-        if abs(value) >= 1e6:
-            return f"{value / 1e6:g}M".replace("-", "−")
-        return (f"{value / 1e3:g}k" if abs(value) >= 1e4 else f"{value:,g}").replace("-", "−")
+        largest = max(abs(end) for end in axis.get_view_interval())
+        unit, name = (1e6, "M") if largest >= 2e6 else (1e3, "k") if largest >= 1.5e4 else (1.0, "")
+        return (f"{value / unit:,g}{name}" if value else "0").replace("-", "−")
 
     axis.set_major_formatter(FuncFormatter(text))
 
@@ -253,7 +256,7 @@ def _label_ends(axes: Any, ends: Sequence[tuple[str, float, float, Look]]) -> No
 
 
 def spread_apart(heights: Sequence[float], *, gap: float) -> list[float]:
-    """The heights in [0, 1] moved as little as a simple sweep can so that neighbours are `gap` apart (closer only where there are too many to fit)."""
+    """The heights in [0, 1], moved little and in order until neighbours are `gap` apart (closer only where too many must fit)."""
     gap = min(gap, 1 / max(len(heights) - 1, 1))
     order = sorted(range(len(heights)), key=lambda place: heights[place])
     placed = [min(max(heights[place], 0.0), 1.0) for place in order]

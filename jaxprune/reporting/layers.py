@@ -32,7 +32,7 @@ def checked_layers(rows: Iterable[Record]) -> list[Record]:
 
 
 def layer_fractions(rows: Iterable[Record], *, title: str | None = None) -> Any:
-    """Bars of the fraction each layer keeps, a panel per sparsity, mean over seeds with their range; the dashed line is the fraction kept of all.
+    """Bars of the fraction each layer keeps, a panel per sparsity, mean over seeds with their range; dashed, the fraction kept of all.
 
     Args:
       rows: of one algorithm (and data set), one per run and layer: algo, criterion, sparsity, seed, layer, kept, total; optionally network.

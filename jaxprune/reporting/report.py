@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from jaxprune.reporting import naming, page, verdict
-from jaxprune.reporting.appearance import svg
 from jaxprune.reporting.figures import learning_curves, return_against_sparsity
 from jaxprune.reporting.layers import checked_layers, layer_fractions
+from jaxprune.reporting.statistics import Spread
 from jaxprune.reporting.summary import Cell, Record, Run, Series, cells_of, pooled_cells, runs_of, series_labels
+from jaxprune.reporting.svg import to_svg
 from jaxprune.reporting.tables import brackets_text, csv_text, kept_text, ratio_text, seeds_text, spread_text, text_table
 
 __all__ = ["report_html", "text_table", "write_report"]
@@ -36,8 +37,8 @@ def write_report(
     Args:
       path: of the file; its folder must exist.
       records: one row per run and evaluation (see `summary.runs_of`).
-      config: of the sweep. `command` (str), `versions` and `hardware` (mappings or str) and `behaviour_return` (the recording policy's return: a float, or
-        {dataset: float}) are shown in their own places, the rest in a list.
+      config: of the sweep. `command` (str), `versions` and `hardware` (mappings or str) and `behaviour_return` (of the policy that
+        recorded the data: a float, or {dataset: float}) are shown in their own places, the rest in a list.
       layers: one row per run and layer: algo, criterion, sparsity, seed, layer, kept, total; optionally dataset and network.
       notes: paragraphs shown below the title.
 
@@ -94,10 +95,11 @@ def report_html(
 
 def _lead(runs: Sequence[Run], failed: Sequence[Run]) -> str:
     evaluations = sum(len(run.steps) for run in runs)
-    lost = f' <strong class="bad">{len(failed)} failed and count in no number; they are named below.</strong>' if failed else ""
+    count = "1 run failed and counts" if len(failed) == 1 else f"{len(failed)} runs failed and count"
+    lost = f' <strong class="bad">{count} in no number: see below.</strong>' if failed else ""
     return (
-        f'<p class="lead">{len(runs)} runs, {evaluations:,} evaluations. Sparsity is the fraction of prunable weights removed before training. A run\'s return is '
-        f"the mean of its last three evaluations; its best is reported apart.{lost}</p>"
+        f'<p class="lead">{len(runs)} runs, {evaluations:,} evaluations. Sparsity is the fraction of prunable weights removed before training. '
+        f"A run's return is the mean of its last three evaluations; its best is reported apart.{lost}</p>"
     )
 
 
@@ -124,23 +126,24 @@ def _part(
             else "the 95 % bootstrap interval of the mean"
         )
         drawn = return_against_sparsity(rows, behaviour=behaviour)
-        image = svg(drawn, prefix=f"returns-{place}", title=f"{about}: return against sparsity", description=_described(cells, labels))
+        image = to_svg(drawn, prefix=f"returns-{place}", title=f"{about}: return against sparsity", description=_described(cells, labels))
         caption = f"{about}. Lines: mean return over seeds; bars or bands: {spread}; grey band: the same for the dense reference"
         body.append(page.figure(image, caption + ("; small points: single seeds." if "range" in spread else ".")))
-    body.append(_table(f"{about}: return and score over seeds, in brackets {brackets_text(cells)}", cells, labels))
+    body.append(_table(f"{about}{_prunable(cells)}: return and score over seeds, in brackets {brackets_text(cells)}", cells, labels))
     if finished and max(len(run.steps) for cell in finished for run in cell.runs) > 1:
-        curves = svg(
+        names = dict.fromkeys(labels[cell.series] for cell in finished)
+        curves = to_svg(
             learning_curves(rows),
             prefix=f"curves-{place}",
             title=f"{about}: learning curves",
-            description=f"Return against updates, one panel per sparsity, with {', '.join(dict.fromkeys(labels[cell.series] for cell in finished))}.",
+            description=f"Return against updates, one panel per sparsity, a line each for {', '.join(names)}.",
         )
         body += [
             "<h3>Learning curves</h3>",
             page.figure(curves, f"{about}. Thick: mean over seeds; thin lines or bands: single seeds, or the 95 % bootstrap interval."),
         ]
     if any(str(row["criterion"]) != "dense" for row in layers):
-        bars = svg(
+        bars = to_svg(
             layer_fractions(layers),
             prefix=f"layers-{place}",
             title=f"{about}: weights kept per layer",
@@ -152,34 +155,39 @@ def _part(
 
 def _table(caption: str, cells: Sequence[Cell], labels: dict[Series, str]) -> str:
     pooled = any(len(cell.datasets) > 1 for cell in cells)
-    iqm = any((cell.scores if pooled else cell.returns) and (cell.scores if pooled else cell.returns).iqm is not None for cell in cells)  # type: ignore[union-attr]
-    value = "Score" if pooled else "Return"
-    headers = (
-        ["Criterion", "Sparsity", "Weights kept", value]
-        + ["IQM"] * iqm
-        + ([] if pooled else ["Best", "Score"])
-        + ["Of dense", "Training", "Seeds"]
-    )
+    told = [_told(cell) for cell in cells]
+    iqm = any(spread is not None and spread.iqm is not None for spread in told)
+    headers = ["Criterion", "Sparsity", "Weights kept", "Score" if pooled else "Return", *["IQM"] * iqm]
+    headers += [*([] if pooled else ["Best", "Score"]), "Of dense", "Training", "Seeds"]
     rows = []
-    before: Series | None = None
-    for cell in cells:
-        spread = cell.scores if pooled else cell.returns
-        middle = [naming.number(spread.iqm) if spread else "n/a"] * iqm
-        more = [] if pooled else [naming.number(cell.best.mean if cell.best else None), _spread_html(spread_text(cell.scores))]
+    for place, (cell, spread) in enumerate(zip(cells, told, strict=True)):
+        middle = naming.number(spread.iqm) if spread else "n/a"
+        single = [naming.number(cell.best.mean if cell.best else None), _spread_html(spread_text(cell.scores))]
+        seeds = escape(seeds_text(cell))
         texts = [
-            escape(naming.name(cell.series.criterion) if cell.series.dense else labels[cell.series]),
+            escape(labels[cell.series]),
             naming.percent(cell.sparsity),
-            escape(kept_text(cell)),
+            escape(kept_text(cell, of_total=pooled)),
             _spread_html(spread_text(spread)),
-            *middle,
-            *more,
-            "" if cell.series.dense else _meter(cell),
+            *[middle] * iqm,
+            *([] if pooled else single),
+            "reference" if cell.series.dense else _meter(cell),
             naming.duration(cell.wall_s),
-            escape(seeds_text(cell)) if not cell.failed else f'<span class="bad">{escape(seeds_text(cell))}</span>',
+            f'<span class="bad">{seeds}</span>' if cell.failed else seeds,
         ]
-        rows.append((before is not None and before != cell.series, texts))
-        before = cell.series
+        rows.append((place > 0 and cells[place - 1].series != cell.series, texts))
     return page.table(caption, headers, rows)
+
+
+def _told(cell: Cell) -> Spread | None:
+    """What a table is about: the return, or the score where data sets are pooled."""
+    return cell.returns if len(cell.datasets) == 1 else cell.scores
+
+
+def _prunable(cells: Sequence[Cell]) -> str:
+    totals = {cell.total for cell in cells}
+    total = totals.pop() if len(totals) == 1 else None
+    return f", {total:,} prunable weights" if total else ""
 
 
 def _spread_html(text: str) -> str:
@@ -205,7 +213,7 @@ def _pooled(runs: Sequence[Run], rows: Sequence[Record], labels: dict[Series, st
             continue
         about = f"{naming.name(algo)}, normalised score over {len(datasets)} data sets"
         drawn = return_against_sparsity([row for row in rows if str(row["algo"]) == algo], value="score")
-        image = svg(drawn, prefix=f"pooled-{algo}", title=about, description=f"{about} against sparsity.")
+        image = to_svg(drawn, prefix=f"pooled-{algo}", title=about, description=f"{about} against sparsity.")
         body += [
             f"<h2>{escape(about)}</h2>",
             page.figure(image, "Settings with a score on every data set, pooled; the bootstrap is stratified by data set."),
@@ -217,23 +225,12 @@ def _pooled(runs: Sequence[Run], rows: Sequence[Record], labels: dict[Series, st
 def _failures(failed: Sequence[Run]) -> list[str]:
     if not failed:
         return []
-    rows = [
-        (
-            False,
-            [
-                escape(run.run_id),
-                naming.name(run.algo),
-                naming.name(run.series.criterion),
-                naming.percent(run.sparsity),
-                str(run.seed),
-                run.failure or "",
-            ],
-        )
-        for run in failed
-    ]
-    escaped = [(ruled, [cells[0], *(escape(cell) for cell in cells[1:])]) for ruled, cells in rows]
     headers = ("Run", "Algorithm", "Criterion", "Sparsity", "Seed", "Why")
-    return ['<h2 class="bad">Failed runs</h2>', page.table("These seeds count in no number and no line above", headers, escaped)]
+    rows = []
+    for run in failed:
+        names = (naming.name(run.algo), naming.name(run.series.criterion), naming.percent(run.sparsity))
+        rows.append((False, [escape(word) for word in (run.run_id, *names, str(run.seed), run.failure or "")]))
+    return ['<h2 class="bad">Failed runs</h2>', page.table("These seeds count in no number and no line above", headers, rows, words=True)]
 
 
 def _making(config: Mapping[str, Any], rows: Sequence[Record]) -> list[str]:

@@ -1,7 +1,7 @@
 """How far seeds agree: points and range for a few, bootstrap intervals for five or more.
 
-The recommendations are those of Agarwal et al. 2021 (arXiv 2108.13264): interquartile means, and percentile bootstrap intervals stratified by task.
-Everything here is deterministic: the bootstrap draws from a generator with a fixed seed.
+The recommendations are those of Agarwal et al. 2021 (arXiv 2108.13264): interquartile means, and percentile bootstrap intervals stratified
+by task. Everything here is deterministic: the bootstrap draws from a generator with a fixed seed.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ CONFIDENCE = 0.95
 class Spread:
     """What several seeds returned.
 
-    `low` and `high` bound the values themselves when `kind` is "range" (their minimum and maximum) and the MEAN when it is "bootstrap" (a 95 % percentile
-    interval). The interquartile mean and its interval are there only for "bootstrap".
+    `low` and `high` bound the values themselves when `kind` is "range" (their minimum and maximum) and the MEAN when it is "bootstrap"
+    (a 95 % percentile interval). The interquartile mean and its interval are there only for "bootstrap".
     """
 
     values: tuple[float, ...]
@@ -75,7 +75,7 @@ def spread(values: Sequence[float], *, resamples: int = 2000, seed: int = 0) -> 
 
 
 def pooled_spread(values: Mapping[str, Sequence[float]], *, resamples: int = 2000, seed: int = 0) -> Spread:
-    """The spread of all values pooled over tasks, {task: one number per seed}; the bootstrap resamples the seeds of each task by themselves.
+    """The spread of all values pooled over tasks, {task: one number per seed}; the bootstrap resamples each task's seeds by themselves.
 
     The number of seeds is that of the task with the fewest.
 
@@ -87,14 +87,14 @@ def pooled_spread(values: Mapping[str, Sequence[float]], *, resamples: int = 200
         raise ValueError("expected at least one task with one value per seed, got none")
     pooled = np.concatenate(list(samples.values()))
     seeds = min(len(sample) for sample in samples.values())
-    found = dict(values=tuple(pooled.tolist()), mean=float(pooled.mean()), seeds=seeds, tasks=len(samples))
+    every, mean = tuple(pooled.tolist()), float(pooled.mean())
     if seeds < FEWEST_SEEDS_FOR_INTERVALS:
-        return Spread(**found, low=float(pooled.min()), high=float(pooled.max()), kind="range")
+        return Spread(every, mean, float(pooled.min()), float(pooled.max()), "range", seeds, len(samples))
     data = tuple(samples.values())
     low, high = _bootstrap(data, _pooled_mean, resamples=resamples, seed=seed)
     iqm_low, iqm_high = _bootstrap(data, _pooled_iqm, resamples=resamples, seed=seed)
     iqm = float(interquartile_mean(pooled))
-    return Spread(**found, low=low, high=high, kind="bootstrap", iqm=iqm, iqm_low=iqm_low, iqm_high=iqm_high)
+    return Spread(every, mean, low, high, "bootstrap", seeds, len(samples), iqm, iqm_low, iqm_high)
 
 
 def ratio_of_means(values: Sequence[float], reference: Sequence[float], *, resamples: int = 2000, seed: int = 0) -> Ratio | None:

@@ -113,7 +113,7 @@ def runs_of(records: Iterable[Record]) -> list[Run]:
 
 
 def cells_of(runs: Sequence[Run]) -> list[Cell]:
-    """One cell per algorithm, data set, series and sparsity: algorithms, data sets and series in order of appearance, dense first, sparsities ascending.
+    """One cell per algorithm, data set, series and sparsity, in order of appearance but dense first and sparsities ascending.
 
     Raises:
       ValueError: if two runs of one cell share a seed, which would count one seed twice.
@@ -149,7 +149,7 @@ def cells_of(runs: Sequence[Run]) -> list[Cell]:
 def pooled_cells(runs: Sequence[Run]) -> list[Cell]:
     """Cells of normalised scores pooled over data sets, stratified by data set.
 
-    A setting counts only where it has a finite score on EVERY data set of its algorithm that any run has: otherwise the pooled settings would not be comparable.
+    A setting counts only where it has a score on EVERY data set its algorithm was run on: pooled settings could not be compared otherwise.
     """
     cells = []
     for algo, members in _grouped(runs, lambda run: run.algo).items():
@@ -275,8 +275,8 @@ def _check_seeds(group: list[Run]) -> None:
     for run in group:
         if run.seed in seen:
             raise ValueError(
-                f"runs {seen[run.seed]} and {run.run_id} are both seed {run.seed} of {run.algo}, {run.dataset}, {run.series.criterion} at sparsity "
-                f"{run.sparsity:g}; split the records by the setting that differs, or give it one of the columns {', '.join(SERIES)}"
+                f"runs {seen[run.seed]} and {run.run_id} are both seed {run.seed} of {run.algo}, {run.dataset}, {run.series.criterion} "
+                f"at sparsity {run.sparsity:g}; split the records by the setting that differs, or give it one of the columns {', '.join(SERIES)}"
             )
         seen[run.seed] = run.run_id
 

@@ -47,7 +47,7 @@ def seeds_text(cell: Cell) -> str:
 
 
 def text_table(records: Iterable[Record]) -> str:
-    """The summary of a sweep as aligned text: a block per algorithm and data set, a line per criterion and sparsity, and what the brackets mean.
+    """The summary of a sweep as aligned text: a block per algorithm and data set, a line per criterion and sparsity.
 
     Raises:
       ValueError: as `summary.runs_of`.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jaxprune.reporting import naming
+from jaxprune.reporting.statistics import Ratio
 from jaxprune.reporting.summary import Cell, Series
 
 USUAL_SPARSITY = 0.95  # the published claims are made there
@@ -27,20 +28,14 @@ def headline(cells: Sequence[Cell], labels: dict[Series, str]) -> str:
         if dense is None or dense.returns is None:
             return f"{about}: no run finished"
         return f"{about}: dense returns {naming.number(dense.returns.mean)}, nothing pruned finished ({dense.returns.label})"
-    who = labels[best.series]
+    who, where, over = labels[best.series], f"at {naming.percent(at)} sparsity", best.returns.label
     if dense is None or dense.returns is None:
-        return f"{about}: {who} returns {naming.number(best.returns.mean)} at {naming.percent(at)} sparsity, with no dense reference ({best.returns.label})"
+        return f"{about}: {who} returns {naming.number(best.returns.mean)} {where}, with no dense reference ({over})"
     if best.of_dense is None:
-        told = (
-            f"{who} returns {naming.number(best.returns.mean)} at {naming.percent(at)} sparsity, dense {naming.number(dense.returns.mean)}"
-        )
-        return f"{about}: {told} ({best.returns.label})"
-    told = f"{who} keeps {100 * best.of_dense.value:.0f} % of the dense return at {naming.percent(at)} sparsity"
+        return f"{about}: {who} returns {naming.number(best.returns.mean)} {where}, dense {naming.number(dense.returns.mean)} ({over})"
     control = _control(cells, at)
-    beside = (
-        f", {labels[control.series]} {100 * control.of_dense.value:.0f} %" if control and control.of_dense and control is not best else ""
-    )
-    return f"{about}: {told}{beside} ({best.returns.label})"
+    beside = f", {labels[control.series]} {_share(control.of_dense)}" if control and control.of_dense and control is not best else ""
+    return f"{about}: {who} keeps {_share(best.of_dense)} of the dense return {where}{beside} ({over})"
 
 
 def caveats(cells: Sequence[Cell], labels: dict[Series, str]) -> list[str]:
@@ -67,20 +62,24 @@ def overall(headlines: Sequence[tuple[Sequence[Cell], str]]) -> str:
     """The title of a report: its one headline, or what several have in common."""
     if len(headlines) == 1:
         return headlines[0][1]
-    kept = []
+    found = []
     for cells, _ in headlines:
         best = best_cell(cells, told_sparsity(cells))
-        if best is not None and best.of_dense is not None:
-            kept.append((subject(cells[0]), best.sparsity, best.of_dense.value))
-    if len(kept) < len(headlines) or len({sparsity for _, sparsity, _ in kept}) > 1:
-        return f"Dense against pruned: {'; '.join(subject(cells[0]) for cells, _ in headlines)}"
-    at = naming.percent(kept[0][1])
-    if len(kept) <= 3:
-        return f"At {at} sparsity the best criterion keeps " + ", ".join(
-            f"{100 * value:.0f} %{' of the dense return' if not place else ''} with {about}" for place, (about, _, value) in enumerate(kept)
-        )
-    low, high = min(value for *_, value in kept), max(value for *_, value in kept)
-    return f"At {at} sparsity the best criterion keeps {100 * low:.0f} to {100 * high:.0f} % of the dense return over {len(kept)} pairs of algorithm and data set"
+        if best is not None and best.returns is not None and best.of_dense is not None:
+            found.append((best, best.returns.label, best.of_dense.value))
+    sparsities = {best.sparsity for best, *_ in found}
+    if len(found) < len(headlines) or len(sparsities) > 1:
+        return f"Dense against pruned: {', '.join(subject(cells[0]) for cells, _ in headlines)}"
+    at = f"At {naming.percent(sparsities.pop())} sparsity the best criterion keeps"
+    over = f" ({found[0][1]})" if len({label for _, label, _ in found}) == 1 else ""
+    if len(found) > 3:
+        low, high = min(value for *_, value in found), max(value for *_, value in found)
+        return f"{at} {100 * low:.0f} to {100 * high:.0f} % of the dense return in {len(found)} pairs of algorithm and data set{over}"
+    places = {best.datasets for best, *_ in found}
+    where = f" on {naming.dataset_name(found[0][0].datasets[0])}" if len(places) == 1 else ""
+    told = [f"{100 * value:.0f} % with {naming.name(best.algo) if where else subject(best)}" for best, _, value in found]
+    first, *others = told
+    return f"{at} {first.replace(' %', ' % of the dense return', 1)}{where}" + "".join(f", {other}" for other in others) + over
 
 
 def told_sparsity(cells: Sequence[Cell]) -> float | None:
@@ -98,6 +97,11 @@ def best_cell(cells: Sequence[Cell], sparsity: float | None) -> Cell | None:
 
 def _control(cells: Sequence[Cell], sparsity: float) -> Cell | None:
     return next((cell for cell in cells if cell.series.criterion in CONTROLS and cell.sparsity == sparsity and cell.returns), None)
+
+
+def _share(ratio: Ratio) -> str:
+    interval = "" if ratio.low is None or ratio.high is None else f" ({100 * ratio.low:.0f} to {100 * ratio.high:.0f} %)"
+    return f"{100 * ratio.value:.0f} %{interval}"
 
 
 def _told_apart(one: Cell, other: Cell, names: str) -> str:
