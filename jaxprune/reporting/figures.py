@@ -15,6 +15,7 @@ from jaxprune.reporting.statistics import Spread
 from jaxprune.reporting.summary import Cell, Record, Series, cells_of, pooled_cells, runs_of, series_labels
 
 WIDTH = 7.2  # inches
+DODGE = 0.014  # how far criteria stand beside each other, in widths of the plot
 
 
 def return_against_sparsity(
@@ -49,12 +50,12 @@ def return_against_sparsity(
     places = {sparsity: place for sparsity, place in zip(sparsities, sparsity_positions(sparsities), strict=True)}
     extent = (places[sparsities[-1]] - places[sparsities[0]]) or 1.0
     with drawing():
-        figure = Figure(figsize=(WIDTH, 3.9), layout=None)
-        axes = figure.add_axes((0.105, 0.17, 0.68, 0.73))
+        figure = Figure(figsize=(WIDTH, 3.9))
+        axes = figure.add_axes((0.105, 0.17, 0.68, 0.73 if title else 0.80))
         ends: list[tuple[str, float, float, Look]] = []
         for order, each in enumerate(pruned):
             points = [(places[sparsity], spreads[each, sparsity]) for sparsity in sparsities if (each, sparsity) in spreads]
-            shift = 0.012 * extent * (order - (len(pruned) - 1) / 2)
+            shift = DODGE * extent * (order - (len(pruned) - 1) / 2)
             _draw_line(axes, points, styles[each], labels[each], shift)
             ends.append((labels[each], points[-1][0] + shift, points[-1][1].mean, styles[each]))
         left, right = places[sparsities[0]] - 0.07 * extent, places[sparsities[-1]] + 0.07 * extent
@@ -187,14 +188,16 @@ def _draw_line(axes: Any, points: list[tuple[float, Spread]], look: Look, label:
 def _draw_curve(axes: Any, cell: Cell, look: Look, label: str) -> Any:
     from jaxprune.reporting.statistics import FEWEST_SEEDS_FOR_INTERVALS, spread
 
-    steps = sorted(set.intersection(*(set(run.steps) for run in cell.runs)))
+    steps = sorted(
+        set.intersection(*(set(run.steps) for run in cell.runs))
+    )  # none where checkpoints differ: then the seeds alone are drawn
     by_step = [dict(zip(run.steps, run.returns, strict=True)) for run in cell.runs]
     found = [spread([returns[step] for returns in by_step]) for step in steps]
     if len(cell.runs) >= FEWEST_SEEDS_FOR_INTERVALS:
         axes.fill_between(steps, [each.low for each in found], [each.high for each in found], color=look.color, alpha=0.14, linewidth=0)
     elif len(cell.runs) > 1:
-        for returns in by_step:
-            axes.plot(steps, [returns[step] for step in steps], color=look.color, linewidth=0.5, alpha=0.45)
+        for run in cell.runs:
+            axes.plot(run.steps, run.returns, color=look.color, linewidth=0.5, alpha=0.45)
     marks = dict(marker=look.marker, markevery=max(1, len(steps) // 4), markersize=4.5, markeredgecolor=PAPER, markeredgewidth=0.6)
     return axes.plot(steps, [each.mean for each in found], color=look.color, linestyle=look.line, linewidth=1.5, label=label, **marks)[0]
 

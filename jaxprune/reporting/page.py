@@ -21,21 +21,28 @@ def page(title: str, body: Iterable[str]) -> str:
     )
 
 
+def words(text: str) -> str:
+    """A sentence, escaped, whose per cent signs stay with their numbers."""
+    return escape(text).replace(" %", "&nbsp;%")
+
+
 def figure(svg: str, caption: str) -> str:
     """An inline figure with its caption."""
-    return f"<figure>\n{svg}\n<figcaption>{escape(caption)}</figcaption>\n</figure>"
+    return f'<figure>\n<div class="scroll">{svg}</div>\n<figcaption>{words(caption)}</figcaption>\n</figure>'
 
 
-def table(caption: str, headers: Sequence[str], rows: Iterable[tuple[bool, Sequence[str]]], *, words: bool = False) -> str:
+def table(caption: str, headers: Sequence[str], rows: Iterable[tuple[bool, Sequence[str]]], *, prose: bool = False) -> str:
     """A table that scrolls by itself on a narrow screen.
 
     Args:
       caption: above it.
       headers: of the columns.
       rows: (whether a rule goes above, the cells as HTML that is already escaped); the first cell is the row's header.
-      words: whether the cells are words, set to the left and broken into lines, or numbers.
+      prose: whether the cells are words, set to the left and broken into lines, or numbers.
     """
-    lines = [f'<div class="scroll"><table{" class=words" if words else ""}><caption>{escape(caption)}</caption>']
+    told = escape(caption, quote=True)
+    opening = f"<table{' class=prose' if prose else ''}>"
+    lines = [f'<p class="caption">{told}</p><div class="scroll" role="region" tabindex="0" aria-label="{told}">{opening}']
     lines.append("<thead><tr>" + "".join(f'<th scope="col">{escape(header)}</th>' for header in headers) + "</tr></thead><tbody>")
     for ruled, (head, *cells) in rows:
         opening = f'<tr{" class=first" if ruled else ""}><th scope="row">{head}</th>'

@@ -16,7 +16,7 @@ from jaxprune.reporting.layers import checked_layers, layer_fractions
 from jaxprune.reporting.statistics import Spread
 from jaxprune.reporting.summary import Cell, Record, Run, Series, cells_of, pooled_cells, runs_of, series_labels
 from jaxprune.reporting.svg import to_svg
-from jaxprune.reporting.tables import brackets_text, csv_text, kept_text, ratio_text, seeds_text, spread_text, text_table
+from jaxprune.reporting.tables import brackets_text, csv_text, kept_text, ratio_text, spread_text, text_table
 
 __all__ = ["report_html", "text_table", "write_report"]
 
@@ -77,11 +77,13 @@ def report_html(
     headlines = [(cells, verdict.headline(cells, labels)) for cells in groups.values()]
     title = verdict.overall(headlines)
     failed = [run for run in runs if run.failure is not None]
-    body = [f"<h1>{escape(title)}</h1>", _lead(runs, failed)]
-    body += [f"<p>{escape(note)}</p>" for note in ([notes] if isinstance(notes, str) else notes or ())]
+    body = [f"<h1>{page.words(title)}</h1>", _lead(runs, failed)]
+    body += [f"<p>{page.words(note)}</p>" for note in ([notes] if isinstance(notes, str) else notes or ())]
     if len(headlines) > 1:
         body.append(
-            "<ul>" + "".join(f'<li><a href="#part-{place}">{escape(told)}</a></li>' for place, (_, told) in enumerate(headlines)) + "</ul>"
+            "<ul>"
+            + "".join(f'<li><a href="#part-{place}">{page.words(told)}</a></li>' for place, (_, told) in enumerate(headlines))
+            + "</ul>"
         )
     for place, ((algo, dataset), cells) in enumerate(groups.items()):
         own = [row for row, run in _paired(rows) if run == (algo, dataset)]
@@ -98,8 +100,8 @@ def _lead(runs: Sequence[Run], failed: Sequence[Run]) -> str:
     count = "1 run failed and counts" if len(failed) == 1 else f"{len(failed)} runs failed and count"
     lost = f' <strong class="bad">{count} in no number: see below.</strong>' if failed else ""
     return (
-        f'<p class="lead">{len(runs)} runs, {evaluations:,} evaluations. Sparsity is the fraction of prunable weights removed before training. '
-        f"A run's return is the mean of its last three evaluations; its best is reported apart.{lost}</p>"
+        f'<p class="lead">{len(runs)} runs, {evaluations:,} evaluations. Sparsity is the fraction of prunable weights removed before '
+        f"training. A run's return is the mean of its last three evaluations; its best is reported apart.{lost}</p>"
     )
 
 
@@ -115,20 +117,14 @@ def _part(
 ) -> list[str]:
     about = verdict.subject(cells[0])
     told = verdict.headline(cells, labels)
-    body = [f'<section id="part-{place}">', f"<h2>{escape('Return against sparsity' if alone else told)}</h2>"]
+    body = [f'<section id="part-{place}">', f"<h2>{page.words('Return against sparsity' if alone else told)}</h2>"]
     if warnings := verdict.caveats(cells, labels):
-        body.append("<p>" + escape(" ".join(warnings)) + "</p>")
+        body.append("<p>" + page.words(" ".join(warnings)) + "</p>")
     finished = [cell for cell in cells if cell.returns]
     if finished:
-        spread = (
-            "the range over seeds"
-            if all(cell.returns.kind == "range" for cell in finished if cell.returns)
-            else "the 95 % bootstrap interval of the mean"
-        )
         drawn = return_against_sparsity(rows, behaviour=behaviour)
         image = to_svg(drawn, prefix=f"returns-{place}", title=f"{about}: return against sparsity", description=_described(cells, labels))
-        caption = f"{about}. Lines: mean return over seeds; bars or bands: {spread}; grey band: the same for the dense reference"
-        body.append(page.figure(image, caption + ("; small points: single seeds." if "range" in spread else ".")))
+        body.append(page.figure(image, f"{about}. {_marks(cells)}"))
     body.append(_table(f"{about}{_prunable(cells)}: return and score over seeds, in brackets {brackets_text(cells)}", cells, labels))
     if finished and max(len(run.steps) for cell in finished for run in cell.runs) > 1:
         names = dict.fromkeys(labels[cell.series] for cell in finished)
@@ -138,10 +134,7 @@ def _part(
             title=f"{about}: learning curves",
             description=f"Return against updates, one panel per sparsity, a line each for {', '.join(names)}.",
         )
-        body += [
-            "<h3>Learning curves</h3>",
-            page.figure(curves, f"{about}. Thick: mean over seeds; thin lines or bands: single seeds, or the 95 % bootstrap interval."),
-        ]
+        body += ["<h3>Learning curves</h3>", page.figure(curves, f"{about}. {_curve_marks(cells)}")]
     if any(str(row["criterion"]) != "dense" for row in layers):
         bars = to_svg(
             layer_fractions(layers),
@@ -157,13 +150,15 @@ def _table(caption: str, cells: Sequence[Cell], labels: dict[Series, str]) -> st
     pooled = any(len(cell.datasets) > 1 for cell in cells)
     told = [_told(cell) for cell in cells]
     iqm = any(spread is not None and spread.iqm is not None for spread in told)
-    headers = ["Criterion", "Sparsity", "Weights kept", "Score" if pooled else "Return", *["IQM"] * iqm]
-    headers += [*([] if pooled else ["Best", "Score"]), "Of dense", "Training", "Seeds"]
+    headers = ["Criterion", "Sparsity", "Kept", "Score" if pooled else "Return", *["IQM"] * iqm]
+    headers += [*([] if pooled else ["Best", "Score"]), "Of dense", "Training", "Seeds × sets" if pooled else "Seeds"]
     rows = []
     for place, (cell, spread) in enumerate(zip(cells, told, strict=True)):
         middle = naming.number(spread.iqm) if spread else "n/a"
         single = [naming.number(cell.best.mean if cell.best else None), _spread_html(spread_text(cell.scores))]
-        seeds = escape(seeds_text(cell))
+        seeds = f"{len(cell.runs)} of {len(cell.runs) + len(cell.failed)}" if cell.failed else str(len(cell.runs))
+        if pooled and spread:
+            seeds = f"{spread.seeds} × {spread.tasks}"
         texts = [
             escape(labels[cell.series]),
             naming.percent(cell.sparsity),
@@ -182,6 +177,22 @@ def _table(caption: str, cells: Sequence[Cell], labels: dict[Series, str]) -> st
 def _told(cell: Cell) -> Spread | None:
     """What a table is about: the return, or the score where data sets are pooled."""
     return cell.returns if len(cell.datasets) == 1 else cell.scores
+
+
+def _marks(cells: Sequence[Cell]) -> str:
+    """What the marks of a figure of return against sparsity stand for."""
+    kinds = {cell.returns.kind for cell in cells if cell.returns}
+    if kinds == {"range"}:
+        return "Filled markers: mean over seeds; open points: single seeds, the bar their range. Grey band: the range of the dense runs."
+    if kinds == {"bootstrap"}:
+        return "Lines: mean over seeds, in its 95 % bootstrap interval; the grey band is that of the dense runs."
+    return "Lines: mean over seeds. Bars and bands: the range under five seeds, else the 95 % bootstrap interval of the mean; grey: dense."
+
+
+def _curve_marks(cells: Sequence[Cell]) -> str:
+    kinds = {cell.returns.kind for cell in cells if cell.returns}
+    thin, band = "thin: single seeds", "band: the 95 % bootstrap interval of the mean"
+    return f"Thick: mean over seeds; {thin if kinds == {'range'} else band if kinds == {'bootstrap'} else f'{thin}, or {band}'}."
 
 
 def _prunable(cells: Sequence[Cell]) -> str:
@@ -216,7 +227,7 @@ def _pooled(runs: Sequence[Run], rows: Sequence[Record], labels: dict[Series, st
         image = to_svg(drawn, prefix=f"pooled-{algo}", title=about, description=f"{about} against sparsity.")
         body += [
             f"<h2>{escape(about)}</h2>",
-            page.figure(image, "Settings with a score on every data set, pooled; the bootstrap is stratified by data set."),
+            page.figure(image, "Settings with a score on every data set, pooled; intervals are stratified by data set."),
         ]
         body.append(_table(f"{about}, in brackets {brackets_text(cells)}", cells, labels))
     return body
@@ -230,7 +241,7 @@ def _failures(failed: Sequence[Run]) -> list[str]:
     for run in failed:
         names = (naming.name(run.algo), naming.name(run.series.criterion), naming.percent(run.sparsity))
         rows.append((False, [escape(word) for word in (run.run_id, *names, str(run.seed), run.failure or "")]))
-    return ['<h2 class="bad">Failed runs</h2>', page.table("These seeds count in no number and no line above", headers, rows, words=True)]
+    return ['<h2 class="bad">Failed runs</h2>', page.table("These seeds count in no number and no line above", headers, rows, prose=True)]
 
 
 def _making(config: Mapping[str, Any], rows: Sequence[Record]) -> list[str]:

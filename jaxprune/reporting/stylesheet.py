@@ -16,7 +16,7 @@ STYLE = """
 }
 * { box-sizing: border-box; }
 body {
-  margin: 0 auto; padding: 2rem 1.25rem 4rem; max-width: 58rem; background: var(--paper); color: var(--ink);
+  margin: 0 auto; padding: 2rem 1.25rem 4rem; max-width: 61rem; background: var(--paper); color: var(--ink);
   font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif;
 }
 h1 { font-size: 1.7rem; line-height: 1.25; margin: 0 0 .75rem; text-wrap: balance; }
@@ -27,19 +27,19 @@ p, ul { margin: .5rem 0; max-width: 48rem; }
 a { color: var(--series-0); }
 .bad { color: var(--bad); }
 figure { margin: 1.25rem 0; }
-figure svg { display: block; height: auto; max-width: 54rem; overflow: visible; }
+figure svg { display: block; height: auto; max-width: 54rem; }
 figcaption { font-size: .85rem; color: var(--faint); max-width: 48rem; margin-top: .5rem; }
-.scroll { overflow-x: auto; margin: 1rem 0; }
+.scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .86rem; font-variant-numeric: tabular-nums; width: 100%; }
-caption { text-align: left; padding-bottom: .4rem; color: var(--faint); }
-th, td { padding: .32rem .55rem; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--rule); vertical-align: baseline; }
+.caption { font-size: .86rem; color: var(--faint); margin: 1.5rem 0 .5rem; }
+th, td { padding: .32rem .45rem; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--rule); vertical-align: baseline; }
 th:first-child { text-align: left; padding-left: 0; }
 thead th { font-weight: 600; color: var(--faint); border-bottom: 2px solid var(--rule); }
 tbody th { font-weight: 400; }
 tr.first > * { border-top: 2px solid var(--rule); }
 td small { color: var(--faint); margin-left: .35rem; }
-.words td { text-align: left; white-space: normal; }
-.words thead th { text-align: left; }
+.prose td { text-align: left; white-space: normal; }
+.prose thead th { text-align: left; }
 .meter {
   display: inline-block; min-width: 5.5rem; padding: 0 .35rem; border-radius: 3px; text-align: right;
   background: linear-gradient(to right, var(--meter) var(--share), transparent var(--share)); box-shadow: inset 0 0 0 1px var(--rule);
@@ -56,7 +56,6 @@ summary { cursor: pointer; }
 @media (max-width: 40rem) {
   body { padding: 1rem .9rem 3rem; }
   h1 { font-size: 1.35rem; }
-  figure { overflow-x: auto; }
   figure svg { min-width: 34rem; }
   dl { grid-template-columns: 1fr; }
   dd { margin-bottom: .4rem; }

@@ -276,7 +276,8 @@ def _check_seeds(group: list[Run]) -> None:
         if run.seed in seen:
             raise ValueError(
                 f"runs {seen[run.seed]} and {run.run_id} are both seed {run.seed} of {run.algo}, {run.dataset}, {run.series.criterion} "
-                f"at sparsity {run.sparsity:g}; split the records by the setting that differs, or give it one of the columns {', '.join(SERIES)}"
+                f"at sparsity {run.sparsity:g}; split the records by the setting that differs, "
+                f"or give it one of the columns {', '.join(SERIES)}"
             )
         seen[run.seed] = run.run_id
 

@@ -40,10 +40,11 @@ def ratio_text(ratio: Ratio | None) -> str:
 
 
 def seeds_text(cell: Cell) -> str:
-    """`3`; where runs failed `2 of 3, failed: 1`, by seed."""
+    """`3`; where runs failed `2 of 3 (seed 1 failed)`."""
     if not cell.failed:
         return str(len(cell.runs))
-    return f"{len(cell.runs)} of {len(cell.runs) + len(cell.failed)}, failed: {' '.join(str(run.seed) for run in cell.failed)}"
+    names = f"seed{'s' if len(cell.failed) > 1 else ''} {', '.join(str(run.seed) for run in cell.failed)}"
+    return f"{len(cell.runs)} of {len(cell.runs) + len(cell.failed)} ({names} failed)"
 
 
 def text_table(records: Iterable[Record]) -> str:

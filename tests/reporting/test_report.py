@@ -1,0 +1,211 @@
+import base64
+import json
+import math
+import os
+import subprocess
+import sys
+from collections import Counter
+from html.parser import HTMLParser
+
+import pytest
+
+from jaxprune.reporting import write_report
+from jaxprune.reporting.tables import csv_text
+from tests.reporting.synthetic import make_layers, make_records
+
+CONFIG = {
+    "command": "python experiments/sweep.py --algo=bc",
+    "versions": {"jax": "1.2.3"},
+    "hardware": "two cores",
+    "nested": {"rounds": 7},
+}
+VOID = {"meta", "link", "br", "img", "input", "hr"}
+
+
+class Page(HTMLParser):
+    """Links, ids, text and whether tags balance."""
+
+    def __init__(self, html):
+        super().__init__(convert_charrefs=True)
+        self.links, self.ids, self.words, self.stack, self.tags, self.unbalanced = [], [], [], [], Counter(), []
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags[tag] += 1
+        for key, value in attrs:
+            if key in ("src", "href", "xlink:href", "action", "data", "poster", "srcset"):
+                self.links.append(value)
+            if key == "id":
+                self.ids.append(value)
+        if tag not in VOID:
+            self.stack.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.stack.pop()
+
+    def handle_endtag(self, tag):
+        if not self.stack or self.stack.pop() != tag:
+            self.unbalanced.append(tag)
+
+    def handle_data(self, data):
+        if not self.stack or self.stack[-1] not in ("style", "script"):
+            self.words.append(data)
+
+    @property
+    def text(self):
+        return " ".join(" ".join(self.words).replace("\xa0", " ").split())
+
+
+def written(tmp_path, records, config=CONFIG, **options):
+    path = write_report(tmp_path / "report.html", records, config, **options)
+    return Page(path.read_text(encoding="utf-8"))
+
+
+def test_self_contained_well_formed_and_complete(tmp_path):
+    records = make_records(algos=("bc", "bcq"))
+    page = written(tmp_path, records, layers=make_layers(), notes=["First.", "Second."])
+    assert not page.unbalanced
+    assert not page.stack
+    assert all(link.startswith(("#", "data:")) for link in page.links)
+    assert max(Counter(page.ids).values()) == 1
+    assert set(link[1:] for link in page.links if link.startswith("#")) <= set(page.ids)
+    assert "script" not in page.tags
+    assert page.tags["svg"] == 2 * 2 + 1
+    for name in (
+        "Dense",
+        "SNIP",
+        "GraSP",
+        "Random",
+        "BC on Hopper medium",
+        "BCQ",
+        "First.",
+        "Second.",
+        "3,571",
+        CONFIG["command"],
+        "1.2.3",
+        "two cores",
+    ):
+        assert name in page.text
+    assert "nested.rounds 7" in page.text
+    assert "actor Dense_2" in page.text
+
+
+def test_nothing_but_namespaces_names_another_host(tmp_path):
+    write_report(tmp_path / "r.html", make_records(), CONFIG, layers=make_layers())
+    html = (tmp_path / "r.html").read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
+    assert "http" not in html
+    assert "@import" not in html
+    assert "//" not in html.replace("base64,", "").split("<svg")[0]
+
+
+def test_the_heading_answers_the_question(tmp_path, records):
+    for row in records:
+        row["return_mean"] = {"dense": 1000.0, "snip": 980.0, "grasp": 900.0, "random": 500.0}[row["criterion"]]
+    page = written(tmp_path, records)
+    assert "BC on Hopper medium: SNIP keeps 98 % of the dense return at 95 % sparsity, Random 50 % (3 seeds, points and range)" in page.text
+    assert "SNIP is the best of 3 criteria" in page.text
+    assert "SNIP and Random: the ranges do not overlap" in page.text
+
+
+def test_five_seeds_come_with_their_interval(tmp_path):
+    page = written(tmp_path, make_records(seeds=5))
+    assert "(5 seeds, mean and 95 % bootstrap interval)" in page.text
+    assert "IQM" in page.text
+
+
+def test_no_dense_one_seed_one_sparsity(tmp_path):
+    records = [row for row in make_records(seeds=1, sparsities=(0.9,), evaluations=1) if row["criterion"] != "dense"]
+    page = written(tmp_path, records)
+    assert "at 90 % sparsity, with no dense reference (1 seed, one point, no spread)" in page.text
+    assert "one seed each, which cannot tell them apart" in page.text
+
+
+def test_a_negative_dense_return_has_no_percentage(tmp_path):
+    records = [row | dict(return_mean=-row["return_mean"]) for row in make_records()]
+    page = written(tmp_path, records)
+    assert "keeps" not in page.text.split("Sparsity is")[0]
+    assert "n/a" in page.text
+
+
+def test_failed_runs_are_named_with_their_reason(tmp_path, records):
+    records[0]["return_mean"] = math.nan
+    records[-1].update(status="failed", error="<out of memory>")
+    page = written(tmp_path, records)
+    assert "2 runs failed and count in no number" in page.text
+    assert "the return is nan at step 1,000" in page.text
+    assert "<out of memory>" in page.text
+    assert records[0]["run_id"] in page.text
+
+
+def test_all_runs_failed_still_makes_a_page(tmp_path, records):
+    page = written(tmp_path, [row | dict(status="failed") for row in records])
+    assert "no run finished" in page.text
+    assert page.tags["svg"] == 0
+    page = written(tmp_path, [row if row["criterion"] == "dense" else row | dict(status="failed") for row in records])
+    assert "nothing pruned finished" in page.text
+
+
+def test_everything_is_escaped(tmp_path, records):
+    evil = "<script>alert('x')</script>\"&"
+    for row in records:
+        if row["criterion"] == "grasp":
+            row["criterion"] = evil
+        row["dataset"] = evil
+        row["run_id"] += evil
+    records[-1]["status"] = evil
+    layers = [row | dict(layer=evil, network=evil) for row in make_layers()]
+    page = written(
+        tmp_path, records, {"command": evil, evil: {evil: [evil]}, "hardware": evil, "versions": {evil: evil}}, layers=layers, notes=evil
+    )
+    assert "script" not in page.tags
+    assert not page.unbalanced
+    assert page.text.count(evil) > 10
+
+
+def test_the_records_travel_as_csv(tmp_path, records):
+    page = written(tmp_path, records)
+    (link,) = [link for link in page.links if link.startswith("data:text/csv")]
+    assert base64.b64decode(link.split("base64,")[1]).decode() == csv_text(records)
+
+
+def test_behaviour_return_by_data_set(tmp_path, records):
+    assert "Behaviour" in written(tmp_path, records, {"behaviour_return": {"jaxprune/hopper/medium-v0": 1500.0}}).text
+    assert "Behaviour" in written(tmp_path, records, {"behaviour_return": 1500}).text
+    assert "Behaviour" not in written(tmp_path, records, {"behaviour_return": None}).text
+
+
+def test_several_data_sets_are_pooled(tmp_path):
+    page = written(tmp_path, make_records(datasets=("x/hopper/medium-v0", "x/walker2d/medium-v0"), evaluations=2))
+    assert "BC, normalised score over 2 data sets" in page.text
+    assert "3 × 2" in page.text
+
+
+def test_deterministic_also_in_another_process(tmp_path, records):
+    here = write_report(tmp_path / "a.html", records, CONFIG).read_bytes()
+    (tmp_path / "records.json").write_text(json.dumps(records))
+    code = (
+        "import json, sys; from jaxprune.reporting import write_report;"
+        "write_report(sys.argv[2], json.load(open(sys.argv[1])), json.loads(sys.argv[3]))"
+    )
+    arguments = [str(tmp_path / "records.json"), str(tmp_path / "b.html"), json.dumps(CONFIG)]
+    subprocess.run([sys.executable, "-c", code, *arguments], check=True, env=os.environ | {"PYTHONHASHSEED": "7"})
+    assert (tmp_path / "b.html").read_bytes() == here
+
+
+def test_written_whole_or_not_at_all(tmp_path, records):
+    path = write_report(tmp_path / "report.html", records, CONFIG)
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match="no records"):
+        write_report(path, [], CONFIG)
+    with pytest.raises(ValueError, match="no column layer"):
+        write_report(path, records, CONFIG, layers=[{"algo": "bc", "criterion": "snip", "sparsity": 0.9, "seed": 0, "kept": 1, "total": 2}])
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == ["report.html"]
+
+
+def test_importing_loads_no_heavy_package():
+    code = "import sys, jaxprune.reporting; print([name for name in ('matplotlib', 'scipy') if name in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
