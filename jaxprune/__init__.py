@@ -1,4 +1,49 @@
-"""Prune the networks of offline-RL agents before training."""
+"""Prune the networks of offline-RL agents before training, and train the sparse agents fast.
 
+`jaxprune.prune` works on any JAX model; `jaxprune.agents`, `jaxprune.train` and `jaxprune.sweep` are the offline-RL part.
+"""
+
+from jaxprune import agents, data
+from jaxprune.agents.base import Agent, AgentState, Policy
+from jaxprune.agents.sparse import PruneInfo, prune_agent
 from jaxprune.criteria import CRITERIA
+from jaxprune.data.transitions import Spec
 from jaxprune.objective import Objective
+from jaxprune.parameters import UnitGroup, is_kernel
+from jaxprune.pruning.masks import apply_masks, density, invert_scores, kept_count, select, shuffle_masks
+from jaxprune.pruning.prune import prune
+from jaxprune.training.checkpoint import load_run, save_run
+from jaxprune.training.evaluation import evaluate
+from jaxprune.training.grid import SweepConfig
+from jaxprune.training.loop import train
+from jaxprune.training.sweep import sweep
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "CRITERIA",
+    "Agent",
+    "AgentState",
+    "Objective",
+    "Policy",
+    "PruneInfo",
+    "Spec",
+    "SweepConfig",
+    "UnitGroup",
+    "agents",
+    "apply_masks",
+    "data",
+    "density",
+    "evaluate",
+    "invert_scores",
+    "is_kernel",
+    "kept_count",
+    "load_run",
+    "prune",
+    "prune_agent",
+    "save_run",
+    "select",
+    "shuffle_masks",
+    "sweep",
+    "train",
+]

@@ -15,7 +15,7 @@ from jaxprune.agents.base import Agent, AgentState
 from jaxprune.data.transitions import Transitions
 from jaxprune.parameters import is_kernel, prunable_leaves
 from jaxprune.pruning.masks import apply_masks
-from jaxprune.pruning.prune import below, prune_in_rounds, score
+from jaxprune.pruning.prune import prune_in_rounds, score
 
 BUDGETS = ("mlp", "network", "pooled")
 
@@ -200,5 +200,3 @@ def prune_agent(
     )
     return mask_agent(agent, state, masks), describe_masks(masks)
 
-
-__all__ = ["BUDGETS", "PruneInfo", "below", "budget_prefixes", "describe_masks", "mask_agent", "prune_agent", "score_agent"]

@@ -1,0 +1,1 @@
+"""Runs: training, evaluation, checkpoints, sweeps."""

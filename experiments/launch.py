@@ -1,0 +1,38 @@
+"""How every script of this folder starts: bad input is one line on standard error and a non-zero exit code."""
+
+from __future__ import annotations
+
+import logging
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+
+from absl import app
+
+
+def launch(main: Callable[[], None]) -> None:
+    """Parse flags and run `main`; a ValueError or a missing file becomes one clear line and exit code 2."""
+
+    def guarded(arguments: Sequence[str]) -> None:
+        if len(arguments) > 1:
+            fail(f"unexpected argument {arguments[1]!r}; every setting is a --flag=value")
+        logging.basicConfig(format="%(message)s", level=logging.INFO)
+        for name in ("absl", "jax", "orbax"):
+            logging.getLogger(name).setLevel(logging.WARNING)
+        try:
+            main()
+        except (ValueError, FileNotFoundError, PermissionError, ImportError) as error:
+            fail(str(error))
+
+    app.run(guarded)
+
+
+def fail(message: str) -> None:
+    """Print one line and leave."""
+    print(f"{sys.argv[0]}: {' '.join(message.split())}", file=sys.stderr)
+    raise SystemExit(2)
+
+
+def command_line() -> str:
+    """The command that started this script, as one would type it."""
+    return shlex.join(["python", *sys.argv])

@@ -1,0 +1,73 @@
+"""The flags that `train.py` and `sweep.py` share, and the config they make."""
+
+from __future__ import annotations
+
+from absl import flags
+
+from jaxprune import SweepConfig
+
+DATASET = flags.DEFINE_string(
+    "dataset", "jaxprune/hopper/medium-v0", "A built-in such as jaxprune/hopper/medium-v0, a Minari id, or the path of a D4RL HDF5 file."
+)
+ENV_ID = flags.DEFINE_string("env_id", None, "Gymnasium environment to evaluate in; the data set's own by default.")
+STEPS = flags.DEFINE_integer("steps", 20_000, "Updates.")
+EVAL_EVERY = flags.DEFINE_integer("eval_every", 5_000, "Updates between evaluations.")
+EPISODES = flags.DEFINE_integer("episodes", 10, "Episodes of an evaluation.")
+BATCH_SIZE = flags.DEFINE_integer("batch_size", None, "Rows an update; the algorithm's own by default.")
+PRUNE_ROWS = flags.DEFINE_integer("prune_rows", 1024, "Rows that the criterion scores on.")
+NETWORKS = flags.DEFINE_list("networks", None, "Networks to prune, for example actor,critic; all by default.")
+ROUNDS = flags.DEFINE_integer("rounds", 1, "Pruning rounds, each scoring the masked network again.")
+SCHEDULE = flags.DEFINE_string("schedule", "exponential", "How much each round prunes: exponential, linear or cubic.")
+ALLOCATION = flags.DEFINE_string("allocation", "global", "How a budget is divided between layers: global, uniform or erk.")
+FLOOR = flags.DEFINE_integer("floor", 0, "At least this many weights in every layer.")
+BUDGET = flags.DEFINE_string("budget", "mlp", "What is ranked together: mlp, network or pooled.")
+NORMALIZE = flags.DEFINE_bool("normalize", True, "Standardise observations with the data's statistics.")
+INIT = flags.DEFINE_string("init", "uniform", "Initialisation: uniform, lecun_normal or reference.")
+LEARNING_RATE = flags.DEFINE_float("learning_rate", None, "Adam's; the algorithm's own by default.")
+CLIP_ACTIONS = flags.DEFINE_bool("clip_actions", False, "Clip logged actions to the environment's bounds.")
+STRATEGY = flags.DEFINE_string("strategy", "auto", "How a stack of runs is stepped: vectorized, sequential or auto.")
+MAX_STACK = flags.DEFINE_integer("max_stack", 64, "At most this many runs in one stack.")
+BACKEND = flags.DEFINE_string("backend", "auto", "Environment stepping: envpool, gymnasium or auto.")
+EVALUATE = flags.DEFINE_bool("evaluate", True, "Run episodes in the environment.")
+OUTPUT = flags.DEFINE_string("output", None, "Folder to write.", required=True)
+OVERWRITE = flags.DEFINE_bool("overwrite", False, "Replace what an earlier run left in the folder.")
+
+
+def numbers(name: str, texts: list[str], kind: type) -> tuple:
+    """A list flag as numbers, or a ValueError that names the flag."""
+    try:
+        return tuple(kind(text) for text in texts)
+    except ValueError:
+        raise ValueError(f"--{name}={','.join(texts)}: expected {kind.__name__} numbers separated by commas") from None
+
+
+def sweep_config(*, algos, criteria, sparsities, seeds) -> SweepConfig:
+    """The flags as a config."""
+    settings = {"normalize": NORMALIZE.value, "init": INIT.value}
+    if LEARNING_RATE.value is not None:
+        settings["learning_rate"] = LEARNING_RATE.value
+    return SweepConfig(
+        dataset=DATASET.value,
+        env_id=ENV_ID.value,
+        algos=algos,
+        criteria=criteria,
+        sparsities=sparsities,
+        seeds=seeds,
+        steps=STEPS.value,
+        eval_every=EVAL_EVERY.value,
+        episodes=EPISODES.value,
+        batch_size=BATCH_SIZE.value,
+        prune_rows=PRUNE_ROWS.value,
+        networks=NETWORKS.value,
+        rounds=ROUNDS.value,
+        schedule=SCHEDULE.value,
+        allocation=ALLOCATION.value,
+        floor=FLOOR.value,
+        budget=BUDGET.value,
+        settings=settings,
+        clip_actions=CLIP_ACTIONS.value,
+        strategy=STRATEGY.value,
+        max_stack=MAX_STACK.value,
+        backend=BACKEND.value,
+        evaluate=EVALUATE.value,
+    )

@@ -1,0 +1,33 @@
+"""Dense against pruned: a grid of algorithms, criteria, sparsities and seeds on one data set.
+
+python experiments/sweep.py --dataset=jaxprune/hopper/medium-v0 --algo=bc --criteria=snip,grasp,random --sparsities=0,0.9,0.95,0.99 \
+    --seeds=0,1,2 --output=/tmp/sweep
+"""
+
+from absl import flags
+from launch import command_line, launch
+from run_flags import OUTPUT, OVERWRITE, numbers, sweep_config
+
+import jaxprune as jp
+from jaxprune.reporting.report import text_table
+
+ALGO = flags.DEFINE_list("algo", ["bc"], "Algorithms, for example bc,bcq.")
+CRITERIA = flags.DEFINE_list("criteria", ["snip", "grasp", "random"], "Pruning criteria.")
+SPARSITIES = flags.DEFINE_list("sparsities", ["0", "0.9", "0.95", "0.99"], "Fractions of weights removed; 0 is the dense reference.")
+SEEDS = flags.DEFINE_list("seeds", ["0", "1", "2"], "Seeds.")
+
+
+def main():
+    config = sweep_config(
+        algos=tuple(ALGO.value),
+        criteria=tuple(CRITERIA.value),
+        sparsities=numbers("sparsities", SPARSITIES.value, float),
+        seeds=numbers("seeds", SEEDS.value, int),
+    )
+    records = jp.sweep(config, OUTPUT.value, overwrite=OVERWRITE.value, command=command_line())
+    print(text_table(records))
+    print(f"\n{OUTPUT.value}/report.html")
+
+
+if __name__ == "__main__":
+    launch(main)

@@ -1,0 +1,152 @@
+"""Many environments stepped side by side, each with its own start seed."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+import warnings
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+BACKENDS = ("auto", "envpool", "gymnasium")
+
+
+class BatchedEnvironment(Protocol):
+    """n environments of one kind; environment i plays one episode after the other from its own seed.
+
+    Attributes:
+      backend: `envpool` or `gymnasium`.
+      size: n.
+    """
+
+    backend: str
+    size: int
+
+    def reset(self) -> np.ndarray:
+        """First observations, [n, S] float32."""
+        ...
+
+    def step(self, actions: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Step the environments at `indices` only.
+
+        Args:
+          actions: [k, A] in environment units, or [k] int32.
+          indices: [k] int32, increasing.
+
+        Returns:
+          Observations [k, S] float32 (an ended episode's last one), rewards [k] float64, terminated [k] and truncated [k].
+        """
+        ...
+
+    def close(self) -> None:
+        """Free the environments."""
+        ...
+
+
+class _EnvPool:
+    backend = "envpool"
+
+    def __init__(self, env_id: str, seeds: Sequence[int], threads: int | None):
+        import envpool
+
+        self.size = len(seeds)
+        threads = min(self.size, threads or os.cpu_count() or 1)
+        self._pool: Any = envpool.make_gymnasium(env_id, num_envs=self.size, seed=[int(seed) for seed in seeds], num_threads=threads)
+        self._action_dtype = self._pool.action_space.dtype
+
+    def reset(self):
+        observations, _ = self._pool.reset()
+        return _flat(observations)
+
+    def step(self, actions, indices):
+        stepped, rewards, terminated, truncated, info = self._pool.step(np.asarray(actions, self._action_dtype), np.asarray(indices, np.int32))
+        order = np.argsort(info["env_id"])
+        return _flat(stepped[order]), np.asarray(rewards[order], np.float64), terminated[order], truncated[order]
+
+    def close(self):
+        self._pool.close()
+
+
+class _Gymnasium:
+    backend = "gymnasium"
+
+    def __init__(self, env_id: str, seeds: Sequence[int]):
+        import gymnasium
+
+        self.size = len(seeds)
+        self._seeds = [int(seed) for seed in seeds]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            self._environments = [gymnasium.make(env_id) for _ in seeds]
+        self._ended = np.zeros(self.size, bool)
+
+    def reset(self):
+        self._ended[:] = False
+        firsts = [self._observe(i, env.reset(seed=seed)[0]) for i, (env, seed) in enumerate(zip(self._environments, self._seeds, strict=True))]
+        return _flat(np.stack(firsts))
+
+    def _observe(self, i, observation):
+        from gymnasium import spaces
+
+        return np.asarray(spaces.flatten(self._environments[i].observation_space, observation), np.float32)
+
+    def step(self, actions, indices):
+        results = []
+        for action, i in zip(np.asarray(actions), indices, strict=True):
+            if self._ended[i]:  # as EnvPool does: the step after the last one starts the next episode
+                results.append((self._observe(i, self._environments[i].reset()[0]), 0.0, False, False))
+                self._ended[i] = False
+                continue
+            observation, reward, terminated, truncated, _ = self._environments[i].step(action)
+            self._ended[i] = terminated or truncated
+            results.append((self._observe(i, observation), float(reward), terminated, truncated))
+        observations, rewards, terminated, truncated = (np.array(column) for column in zip(*results, strict=True))
+        return _flat(observations), rewards.astype(np.float64), terminated.astype(bool), truncated.astype(bool)
+
+    def close(self):
+        for environment in self._environments:
+            environment.close()
+
+
+def _flat(observations: np.ndarray) -> np.ndarray:
+    return np.asarray(observations, np.float32).reshape(len(observations), -1)
+
+
+def envpool_has(env_id: str) -> bool:
+    """Whether EnvPool is installed here and knows the task."""
+    if importlib.util.find_spec("envpool") is None:
+        return False
+    import envpool
+
+    return env_id in envpool.list_all_envs()
+
+
+def make_batched(env_id: str, seeds: Sequence[int], *, backend: str = "auto", threads: int | None = None) -> BatchedEnvironment:
+    """len(seeds) environments, the i-th started from seeds[i].
+
+    Args:
+      env_id: Gymnasium id.
+      seeds: non-negative integers below 2³¹.
+      backend: `envpool`, `gymnasium`, or `auto`: EnvPool where it is installed and has the task. Their start states differ for one seed.
+      threads: EnvPool's; all cores by default.
+
+    Raises:
+      ValueError: an unknown backend or environment.
+    """
+    if backend not in BACKENDS:
+        raise ValueError(f"backend={backend!r} is unknown; expected one of {', '.join(BACKENDS)}")
+    if backend == "envpool" or (backend == "auto" and envpool_has(env_id)):
+        return _EnvPool(env_id, seeds, threads)
+    import gymnasium
+
+    try:
+        gymnasium.spec(env_id)
+    except gymnasium.error.Error as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"env_id={env_id!r} is not an environment that is installed here ({reason}); name one such as Hopper-v5") from error
+    if backend == "auto":
+        logging.getLogger("jaxprune").info("%s: EnvPool does not have it here, stepping with Gymnasium", env_id)
+    return _Gymnasium(env_id, seeds)

@@ -1,0 +1,83 @@
+"""A run on disk: the whole carry, and what it takes to make the agent again."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxprune.agents.base import Agent, AgentState
+from jaxprune.agents.registry import AGENTS
+from jaxprune.data.transitions import Spec, Statistics
+
+FORMAT = 1
+
+
+def save_run(folder: str | pathlib.Path, agent: Agent, state: AgentState, description: dict[str, Any]) -> None:
+    """Write the state (orbax) and `agent.json` into an empty or new folder.
+
+    Args:
+      folder: of the run.
+      agent: the algorithm.
+      state: its state.
+      description: JSON values to keep beside it (seed, sparsity, criterion, …).
+    """
+    import orbax.checkpoint as ocp
+
+    folder = pathlib.Path(folder).resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    with ocp.StandardCheckpointer() as checkpointer:
+        checkpointer.save(folder / "state", state)
+    described = {
+        "format": FORMAT,
+        "agent": agent.name,
+        "spec": dataclasses.asdict(agent.spec),
+        "config": {k: v for k, v in dataclasses.asdict(agent.config).items() if k != "optimizer"},
+        "custom_optimizer": getattr(agent.config, "optimizer", None) is not None,
+        "widths": list(agent.widths),
+        **description,
+    }
+    (folder / "agent.json").write_text(json.dumps(described, indent=2) + "\n")
+
+
+def load_agent(folder: str | pathlib.Path) -> Agent:
+    """The agent of a saved run.
+
+    Raises:
+      FileNotFoundError: the folder holds no run.
+      ValueError: it was written by a newer version, or with an optimizer that a file cannot name.
+    """
+    path = pathlib.Path(folder) / "agent.json"
+    if not path.exists():
+        raise FileNotFoundError(f"{folder} holds no run (no agent.json in it); give a folder such as OUTPUT/runs/bc-snip-0.95-0")
+    described = json.loads(path.read_text())
+    if described.get("format") != FORMAT:
+        raise ValueError(f"{path} has format {described.get('format')}, this version reads {FORMAT}; use the version that wrote it")
+    if described["custom_optimizer"]:
+        raise ValueError(f"{path} was trained with an optimizer of your own: make the agent in code and pass it as agent=")
+    constructor, config_class = AGENTS[described["agent"]]
+    config = {k: tuple(v) if isinstance(v, list) else v for k, v in described["config"].items()}
+    agent = constructor(Spec(**described["spec"]), config_class(**config))
+    return agent.with_widths([tuple(item) for item in described["widths"]]) if described["widths"] else agent
+
+
+def load_run(folder: str | pathlib.Path, *, agent: Agent | None = None) -> tuple[Agent, AgentState]:
+    """The agent and state of a saved run, ready to act or to train on.
+
+    Args:
+      folder: one of OUTPUT/runs.
+      agent: needed only where the run was trained with an optimizer of your own.
+    """
+    import orbax.checkpoint as ocp
+
+    agent = load_agent(folder) if agent is None else agent
+    size = agent.spec.observation_size
+    target = jax.eval_shape(lambda: agent.init(jax.random.key(0), Statistics(np.zeros(size), np.ones(size))))
+    sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    target = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), target)
+    with ocp.StandardCheckpointer() as checkpointer:
+        return agent, checkpointer.restore(pathlib.Path(folder).resolve() / "state", target)

@@ -1,0 +1,135 @@
+"""What a sweep is: its config, and the runs it expands to."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from jaxprune.agents.registry import AGENTS
+from jaxprune.agents.sparse import BUDGETS
+from jaxprune.criteria.registry import CRITERIA
+from jaxprune.environments import BACKENDS
+from jaxprune.pruning.allocation import ALLOCATIONS
+from jaxprune.pruning.masks import kept_count
+from jaxprune.pruning.schedules import SCHEDULES
+
+STRATEGIES = ("auto", "vectorized", "sequential")
+DENSE = "dense"
+
+
+@dataclasses.dataclass(frozen=True)
+class SweepConfig:
+    """A grid of runs: algorithms × criteria × sparsities × seeds on one data set.
+
+    Attributes:
+      dataset: what `jaxprune.data.load` takes.
+      env_id: Gymnasium id to evaluate in; the data set's own by default.
+      algos: names in `jaxprune.agents.AGENTS`.
+      criteria: names in `jaxprune.CRITERIA`.
+      sparsities: fractions of prunable weights removed; 0 is one dense run a seed, whatever the criteria.
+      seeds: of the runs. A seed fixes initialisation, batches, noise and episode starts, so runs of one seed are paired.
+      steps: updates of each run.
+      eval_every: updates between evaluations; the last update is always evaluated.
+      episodes: of each evaluation.
+      batch_size: rows an update; the algorithm's own by default.
+      prune_rows: rows that the criteria score on.
+      networks: which networks to prune; all by default.
+      rounds, schedule, allocation, floor: see `jaxprune.prune`.
+      budget: see `jaxprune.agents.sparse.budget_prefixes`.
+      settings: {setting: value} for the algorithms' configs.
+      clip_actions: clip logged actions to the bounds.
+      strategy: how a stack of runs is stepped: `vectorized` (vmap), `sequential` (lax.map), or `auto` by backend.
+      max_stack: at most this many runs in one stack.
+      backend: of the evaluation, see `jaxprune.environments.make_batched`.
+      evaluate: whether to run episodes at all.
+    """
+
+    dataset: str
+    env_id: str | None = None
+    algos: tuple[str, ...] = ("bc",)
+    criteria: tuple[str, ...] = ("snip",)
+    sparsities: tuple[float, ...] = (0.0, 0.9, 0.95, 0.99)
+    seeds: tuple[int, ...] = (0, 1, 2)
+    steps: int = 20_000
+    eval_every: int = 5_000
+    episodes: int = 10
+    batch_size: int | None = None
+    prune_rows: int = 1024
+    networks: tuple[str, ...] | None = None
+    rounds: int = 1
+    schedule: str = "exponential"
+    allocation: str = "global"
+    floor: int = 0
+    budget: str = "mlp"
+    settings: dict[str, Any] = dataclasses.field(default_factory=dict)
+    clip_actions: bool = False
+    strategy: str = "auto"
+    max_stack: int = 64
+    backend: str = "auto"
+    evaluate: bool = True
+
+    def __post_init__(self):
+        for name in ("algos", "criteria", "sparsities", "seeds", "networks"):
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, (value,) if isinstance(value, str) else tuple(value))
+        for name, known in (("algos", AGENTS), ("criteria", CRITERIA)):
+            for value in getattr(self, name):
+                _expect(name, value, known)
+        for name, known in (
+            ("schedule", SCHEDULES),
+            ("allocation", ALLOCATIONS),
+            ("budget", BUDGETS),
+            ("strategy", STRATEGIES),
+            ("backend", BACKENDS),
+        ):
+            _expect(name, getattr(self, name), known)
+        for sparsity in self.sparsities:
+            kept_count(sparsity, 1)
+        for name in ("algos", "sparsities", "seeds"):
+            values = getattr(self, name)
+            if not values:
+                raise ValueError(f"{name} is empty; give at least one value")
+            if len(set(values)) != len(values):
+                raise ValueError(f"{name} names a value twice: {', '.join(map(str, values))}")
+        if not self.criteria and any(self.sparsities):
+            raise ValueError("criteria is empty but there are sparsities above 0; name a criterion, or --sparsities=0")
+        if any(seed < 0 or seed >= 2**31 for seed in self.seeds):
+            raise ValueError(f"expected seeds in [0, 2**31), got {', '.join(map(str, self.seeds))}")
+        for name in ("steps", "eval_every", "episodes", "prune_rows", "rounds", "max_stack"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"expected {name} of at least 1, got {getattr(self, name)}")
+        if self.batch_size is not None and self.batch_size < 1:
+            raise ValueError(f"expected batch_size of at least 1, got {self.batch_size}")
+
+
+def _expect(name: str, value: str, known: Any) -> None:
+    if value not in known:
+        raise ValueError(f"{name}: {value!r} is unknown; expected one of {', '.join(sorted(known))}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """One run of a sweep."""
+
+    algo: str
+    criterion: str
+    sparsity: float
+    seed: int
+
+    @property
+    def id(self) -> str:
+        """Unique in the sweep, and the name of its folder."""
+        if self.criterion == DENSE:
+            return f"{self.algo}-{DENSE}-{self.seed}"
+        return f"{self.algo}-{self.criterion}-{self.sparsity:g}-{self.seed}"
+
+
+def expand(config: SweepConfig) -> list[Run]:
+    """The runs of a sweep, dense ones first; a sparsity of 0 is not repeated for every criterion."""
+    runs = []
+    for algo in config.algos:
+        for sparsity in sorted(config.sparsities):
+            criteria = config.criteria if sparsity else (DENSE,)
+            runs += [Run(algo, criterion, float(sparsity), int(seed)) for criterion in criteria for seed in config.seeds]
+    return runs

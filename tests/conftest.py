@@ -1,0 +1,52 @@
+"""Fixtures shared by all tests: 64-bit mode, strict promotion, a tiny log."""
+
+import os
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+import jax
+import numpy as np
+import pytest
+
+from jaxprune.data.transitions import Spec, Statistics, Transitions
+
+
+@pytest.fixture()
+def x64():
+    """64-bit arrays. (Not strict promotion: optax's Adam mixes dtypes.)"""
+    with jax.enable_x64(True):
+        yield
+
+
+@pytest.fixture()
+def strict():
+    """Strict dtype promotion, around code of ours alone."""
+    with jax.numpy_dtype_promotion("strict"):
+        yield
+
+
+def make_transitions(rows=600, observation_size=4, action_size=2, seed=0, dtype=np.float32) -> Transitions:
+    rng = np.random.default_rng(seed)
+    observations = rng.normal(size=(rows, observation_size)) * 3 + 1
+    actions = np.tanh(observations[:, :action_size] * 0.3 + 0.1 * rng.normal(size=(rows, action_size)))
+    return Transitions(
+        observations.astype(dtype),
+        actions.astype(dtype),
+        rng.normal(size=rows).astype(dtype),
+        (observations + 0.1 * rng.normal(size=observations.shape)).astype(dtype),
+        (rng.random(rows) > 0.05).astype(dtype),
+    )
+
+
+def statistics_of(transitions: Transitions) -> Statistics:
+    return Statistics(transitions.observations.mean(0), transitions.observations.std(0))
+
+
+@pytest.fixture()
+def transitions() -> Transitions:
+    return make_transitions()
+
+
+@pytest.fixture()
+def spec() -> Spec:
+    return Spec(4, 2, [-1, -1], [1, 1])
