@@ -48,8 +48,8 @@ def looks(series: Sequence[Series]) -> dict[Series, Look]:
             found[each] = Look(*SLOTS[free[place]])
         else:
             spare = place - len(free)
-            color, _, line, hatch = SLOTS[spare % len(SLOTS)]
-            found[each] = Look(color, SPARE_MARKERS[spare % len(SPARE_MARKERS)], line, hatch)
+            color, other = SLOTS[spare % len(SLOTS)][0], SLOTS[(spare + 3) % len(SLOTS)]
+            found[each] = Look(color, SPARE_MARKERS[spare % len(SPARE_MARKERS)], other[2], other[3])
     return found | {each: Look(INK, "", "solid", "") for each in series if each.dense}
 
 

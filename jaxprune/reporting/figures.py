@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any, Literal
 
 from jaxprune.reporting import naming
@@ -15,7 +16,7 @@ from jaxprune.reporting.statistics import Spread
 from jaxprune.reporting.summary import Cell, Record, Series, cells_of, pooled_cells, runs_of, series_labels
 
 WIDTH = 7.2  # inches
-DODGE = 0.014  # how far criteria stand beside each other, in widths of the plot
+DODGE = 0.014  # how far range bars of neighbouring criteria stand apart, in widths of the plot
 
 
 def return_against_sparsity(
@@ -49,14 +50,21 @@ def return_against_sparsity(
     sparsities = sorted({sparsity for each, sparsity in spreads if not each.dense}) or [0.0]
     places = {sparsity: place for sparsity, place in zip(sparsities, sparsity_positions(sparsities), strict=True)}
     extent = (places[sparsities[-1]] - places[sparsities[0]]) or 1.0
+    gaps = [places[upper] - places[lower] for lower, upper in pairwise(sparsities)]
+    dodge = (
+        min([DODGE * extent, *(0.5 * gap / len(pruned) for gap in gaps)])
+        if any(found.kind == "range" for found in spreads.values())
+        else 0.0
+    )
+    alpha = 0.16 if len(pruned) <= 4 else 0.08
     with drawing():
         figure = Figure(figsize=(WIDTH, 3.9))
-        axes = figure.add_axes((0.105, 0.17, 0.68, 0.73 if title else 0.80))
+        axes = figure.add_axes((0.115, 0.17, 0.67, 0.73 if title else 0.80))
         ends: list[tuple[str, float, float, Look]] = []
         for order, each in enumerate(pruned):
             points = [(places[sparsity], spreads[each, sparsity]) for sparsity in sparsities if (each, sparsity) in spreads]
-            shift = DODGE * extent * (order - (len(pruned) - 1) / 2)
-            _draw_line(axes, points, styles[each], labels[each], shift)
+            shift = dodge * (order - (len(pruned) - 1) / 2)
+            _draw_line(axes, points, styles[each], labels[each], shift, alpha)
             ends.append((labels[each], points[-1][0] + shift, points[-1][1].mean, styles[each]))
         left, right = places[sparsities[0]] - 0.07 * extent, places[sparsities[-1]] + 0.07 * extent
         axes.set_xlim(left, right)
@@ -132,7 +140,7 @@ def learning_curves(records: Iterable[Record], *, by: Literal["sparsity", "crite
         _number_axis(grid[0, 0].xaxis)
         figure.supxlabel("Updates", fontsize=9)
         figure.supylabel("Return", fontsize=9)
-        figure.legend(shown.values(), shown.keys(), loc="outside upper center", ncols=min(5, len(shown)), handlelength=3)
+        figure.legend(shown.values(), shown.keys(), loc="outside upper center", ncols=min(4, len(shown)), handlelength=2.8)
         if title:
             figure.suptitle(title, fontsize=9.5, fontweight="bold")
     return figure
@@ -165,14 +173,14 @@ def _value(cell: Cell, value: str) -> Spread | None:
     return cell.returns if value == "return" else cell.scores
 
 
-def _draw_line(axes: Any, points: list[tuple[float, Spread]], look: Look, label: str, shift: float) -> None:
+def _draw_line(axes: Any, points: list[tuple[float, Spread]], look: Look, label: str, shift: float, alpha: float) -> None:
     x = [place + shift for place, _ in points]
     means = [found.mean for _, found in points]
     marks = dict(marker=look.marker, markersize=5.5, markeredgecolor=PAPER, markeredgewidth=0.8)
     axes.plot(x, means, color=look.color, linestyle=look.line, linewidth=1.7, label=label, zorder=4, **marks)
     if all(found.kind == "bootstrap" for _, found in points):
         axes.fill_between(
-            x, [found.low for _, found in points], [found.high for _, found in points], color=look.color, alpha=0.16, linewidth=0, zorder=2
+            x, [found.low for _, found in points], [found.high for _, found in points], color=look.color, alpha=alpha, linewidth=0, zorder=2
         )
         if len(points) > 1:
             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from jaxprune.reporting import naming
@@ -96,22 +96,10 @@ def layer_fractions(rows: Iterable[Record], *, title: str | None = None) -> Any:
             axes.set_axis_off()
         figure.supxlabel("Weights kept, % of the layer (dashed: of all prunable weights)", fontsize=9)
         handles, names = grid[0, 0].get_legend_handles_labels()
-        figure.legend(handles[: len(series)], names[: len(series)], loc="outside upper center", ncols=min(5, len(series)))
+        figure.legend(handles[: len(series)], names[: len(series)], loc="outside upper center", ncols=min(4, len(series)))
         if title:
             figure.suptitle(title, fontsize=9.5, fontweight="bold")
     return figure
-
-
-def kept_in_last_layers(rows: Sequence[Record]) -> dict[tuple[Series, float], float]:
-    """{(series, sparsity): mean fraction kept in the last layer of each network}, networks and layers in order of appearance."""
-    last: dict[str, str] = {}
-    for row in rows:
-        last[str(row.get("network") or "")] = str(row["layer"])
-    found: dict[tuple[Series, float], list[float]] = {}
-    for row in rows:
-        if str(row["layer"]) == last[str(row.get("network") or "")] and int(row["total"]):
-            found.setdefault((_series(row), float(row["sparsity"])), []).append(int(row["kept"]) / int(row["total"]))
-    return {key: math.fsum(values) / len(values) for key, values in found.items()}
 
 
 def _layer(row: Record) -> str:

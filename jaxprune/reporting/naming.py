@@ -11,6 +11,7 @@ NAMES = {
     "td3_bc": "TD3+BC",
     "iql": "IQL",
     "dense": "Dense",
+    "small_dense": "Small dense",
     "random": "Random",
     "magnitude": "Magnitude",
     "snip": "SNIP",
@@ -28,8 +29,11 @@ NAMES = {
 
 
 def name(key: str) -> str:
-    """The usual spelling of an algorithm or a criterion; what is not known stays as it is."""
-    return NAMES.get(key, key)
+    """The usual spelling of an algorithm or a criterion: `snip` → `SNIP`, `snip_shuffled` → `SNIP, shuffled`; the unknown stays as it is."""
+    if key in NAMES:
+        return NAMES[key]
+    first, _, rest = key.partition("_")
+    return f"{NAMES[first]}, {rest.replace('_', ' ')}" if first in NAMES and rest else key
 
 
 def dataset_name(dataset: str) -> str:
