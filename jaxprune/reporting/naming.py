@@ -29,7 +29,7 @@ NAMES = {
 
 
 def name(key: str) -> str:
-    """The usual spelling of an algorithm or a criterion: `snip` → `SNIP`, `snip_shuffled` → `SNIP, shuffled`; the unknown stays as it is."""
+    """The usual spelling of an algorithm or a criterion: `snip` → `SNIP`, `snip_shuffled` → `SNIP, shuffled`; others stay as they are."""
     if key in NAMES:
         return NAMES[key]
     first, _, rest = key.partition("_")
