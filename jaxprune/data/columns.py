@@ -55,7 +55,9 @@ def first_nonfinite(array: np.ndarray) -> tuple[int, int, int] | None:
     flat = array.reshape(len(array), -1)
     first, affected = None, 0
     for rows in chunks(len(flat)):
-        if np.isfinite(flat[rows].sum(dtype=np.float64)):
+        with np.errstate(invalid="ignore"):
+            total = flat[rows].sum(dtype=np.float64)
+        if np.isfinite(total):
             continue
         bad = ~np.isfinite(flat[rows])
         affected += int(bad.any(axis=1).sum())

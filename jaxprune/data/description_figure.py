@@ -32,7 +32,7 @@ def describe_figure(dataset: Dataset) -> Figure:
     report = dataset.report
     dropped = f", {report.rows_read - report.rows_kept:,} dropped" if report.dropped else ""
     figure.legend(handles=_legend(ends), loc="outside upper right", ncols=len(ends), frameon=False)
-    figure.suptitle(f"{dataset.name}: {report.rows_kept:,} transitions{dropped}, {report.episodes:,} episodes")
+    figure.suptitle(f"{dataset.name}: {report.rows_kept:,} transitions{dropped}, {report.episodes:,} episodes", x=0.01, ha="left")
     return figure
 
 

@@ -51,8 +51,8 @@ def load_minari(
     env_id = env_id or recorded
     if details:
         warnings.append(f"env_id: the set was made in {recorded} with {details}; evaluation uses {env_id} with its defaults")
-    discrete, space_low, space_high = _action_space(storage.action_space)
     try:
+        discrete, space_low, space_high = _action_space(storage.action_space)
         log = _read(storage, discrete)
         if discrete is None and not (np.isfinite(space_low).all() and np.isfinite(space_high).all()):
             space_low, space_high = action_bounds(env_id, log.observations.shape[1], log.actions.shape[1], warnings)

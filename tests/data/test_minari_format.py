@@ -1,0 +1,229 @@
+"""Minari's own sets, in both storage formats, tidy and untidy."""
+
+import json
+
+import gymnasium
+import minari
+import numpy as np
+import pytest
+from gymnasium import spaces
+from minari.data_collector.episode_buffer import EpisodeBuffer
+
+from jaxprune.data import DataError, load
+from jaxprune.data.minari_format import load_minari
+
+FORMATS = ["hdf5", "arrow"]
+BOX, ACTIONS = spaces.Box(-np.inf, np.inf, (3,), np.float64), spaces.Box(-1, 1, (2,), np.float32)
+
+
+@pytest.fixture(params=FORMATS)
+def data_format(request):
+    if request.param == "arrow":
+        pytest.importorskip("pyarrow")
+    return request.param
+
+
+def episode(number, steps, *, terminated=False, truncated=False, observations=None, actions=None, rewards=None):
+    """Episode `number` observes (number, t, −t), acts (t, number) / 100 and earns t + 1."""
+    t = np.arange(steps + 1.0)
+    last = np.arange(steps) == steps - 1
+    return EpisodeBuffer(
+        observations=np.stack([np.full(steps + 1, float(number)), t, -t], 1) if observations is None else observations,
+        actions=np.stack([t[:-1] / 100, np.full(steps, number / 100)], 1).astype(np.float32) if actions is None else actions,
+        rewards=t[1:] if rewards is None else rewards,
+        terminations=last & terminated,
+        truncations=last & truncated,
+        infos={},
+    )
+
+
+def create(episodes, *, observation_space=BOX, action_space=ACTIONS, data_format="hdf5", **options):
+    with pytest.warns(UserWarning, match="code_permalink"):  # Minari asks for an author and more
+        return minari.create_dataset_from_buffers(
+            "test/set-v0", episodes, observation_space=observation_space, action_space=action_space, data_format=data_format, **options
+        )
+
+
+def edit_metadata(dataset, **changed):
+    path = dataset.storage.data_path / "metadata.json"
+    metadata = json.loads(path.read_text()) | changed
+    path.write_text(json.dumps({key: value for key, value in metadata.items() if value is not None}))
+
+
+def test_rows_are_minaris_own(data_format):
+    dataset = create([episode(0, 3, terminated=True), episode(1, 2, truncated=True), episode(2, 1)], data_format=data_format)
+    loaded = load("test/set-v0")
+    read = list(dataset.iterate_episodes())
+    rows = loaded.transitions
+    np.testing.assert_array_equal(rows.observations, np.concatenate([e.observations[:-1] for e in read]).astype(np.float32))
+    np.testing.assert_array_equal(rows.next_observations, np.concatenate([e.observations[1:] for e in read]).astype(np.float32))
+    np.testing.assert_array_equal(rows.actions, np.concatenate([e.actions for e in read]))
+    np.testing.assert_array_equal(rows.rewards, np.concatenate([e.rewards for e in read]).astype(np.float32))
+    assert rows.discounts.tolist() == [1, 1, 0, 1, 1, 1]
+    report = loaded.report
+    assert (report.terminals, report.timeouts, report.episode_open.tolist()) == (1, 1, [False, False, True])
+    assert report.episode_returns.tolist() == [6, 3, 1]
+    assert (loaded.env_id, loaded.reference, loaded.spec.low) == (None, None, (-1.0, -1.0))
+
+
+def test_episodes_come_in_the_order_of_their_numbers(data_format):
+    create([episode(number, 1 + number % 3, truncated=True) for number in range(23)], data_format=data_format)
+    first = load("test/set-v0").transitions.observations[:, 0]
+    assert first.tolist() == [number for number in range(23) for _ in range(1 + number % 3)]
+
+
+def test_dict_observations_flatten_by_key(data_format):
+    inner = spaces.Dict({"z": spaces.Box(-9, 9, (1,)), "a": spaces.Box(-9, 9, (2, 2))})
+    space = spaces.Dict({"observation": inner, "achieved": spaces.Box(-9, 9, (1,)), "mode": spaces.Discrete(3, start=1)})
+    values = {
+        "observation": {"z": np.asarray([[1], [2]], np.float32), "a": np.arange(8, dtype=np.float32).reshape(2, 2, 2)},
+        "achieved": np.asarray([[5], [6]], np.float32),
+        "mode": np.asarray([1, 3]),
+    }
+    create([episode(0, 1, observations=values)], observation_space=space, data_format=data_format)
+    loaded = load("test/set-v0")
+    # achieved; mode, one-hot; observation/a in C order; observation/z
+    assert loaded.transitions.observations.tolist() == [[5, 1, 0, 0, 0, 1, 2, 3, 1]]
+    assert loaded.transitions.next_observations.tolist() == [[6, 0, 0, 1, 4, 5, 6, 7, 2]]
+    assert loaded.spec.observation_size == 9
+
+
+def test_discrete_actions(data_format):
+    create([episode(0, 4, actions=np.asarray([2, 4, 3, 2]))], action_space=spaces.Discrete(3, start=2), data_format=data_format)
+    loaded = load("test/set-v0")
+    assert loaded.spec.discrete
+    assert loaded.spec.action_size == 3
+    assert loaded.transitions.actions.tolist() == [0, 2, 1, 0]
+    assert loaded.transitions.actions.dtype == np.int32
+
+
+def test_environment_and_reference_scores():
+    create([episode(0, 2, truncated=True)], env="Pendulum-v1", ref_min_score=-1200.0, ref_max_score=-150.0)
+    loaded = load("test/set-v0")
+    assert loaded.env_id == "Pendulum-v1"
+    assert loaded.reference == (-1200.0, -150.0)
+    assert load("test/set-v0", env_id="Hopper-v5").reference == (-20.272305, 3234.3)
+
+
+def test_evaluation_environment_comes_first():
+    create([episode(0, 2, truncated=True)], env="Pendulum-v1", eval_env="MountainCarContinuous-v0")
+    assert load("test/set-v0").env_id == "MountainCarContinuous-v0"
+
+
+def test_environment_with_arguments_is_warned_of():
+    create([episode(0, 2, truncated=True)], env=gymnasium.make("Pendulum-v1", g=5.0))
+    assert any("made in Pendulum-v1 with g=5.0" in warning for warning in load("test/set-v0").report.warnings)
+
+
+@pytest.mark.parametrize("spec", ['{"id": "Gone-v3", "entry_point": 7, "apply_api": [1]}', "not json", "[]", None])
+def test_a_specification_that_cannot_be_read(spec):
+    dataset = create([episode(0, 2, terminated=True)])
+    edit_metadata(dataset, env_spec=spec, ref_min_score=None)
+    loaded = load("test/set-v0")
+    assert loaded.env_id == ("Gone-v3" if spec and "Gone" in spec else None)
+    assert len(loaded.transitions) == 2
+
+
+def test_no_spaces_and_no_environment():
+    dataset = create([episode(0, 2, terminated=True)])
+    edit_metadata(dataset, observation_space=None, action_space=None, env_spec='{"id": "Gone-v3"}')
+    loaded = load("test/set-v0")
+    assert (loaded.spec.observation_size, loaded.spec.low, loaded.spec.high) == (3, (-1.0, -1.0), (1.0, 1.0))
+    assert any("action space is unbounded; bounds taken as -1 and 1" in warning for warning in loaded.report.warnings)
+
+
+def test_a_set_of_another_minari():
+    dataset = create([episode(0, 2, terminated=True)])
+    edit_metadata(dataset, minari_version="0.1.0")
+    assert len(load("test/set-v0").transitions) == 2
+
+
+def test_unbounded_actions():
+    create([episode(0, 2)], action_space=spaces.Box(-np.inf, np.inf, (2,), np.float32))
+    assert load("test/set-v0").spec.high == (1.0, 1.0)
+    assert load("test/set-v0", low=-2, high=2).spec.high == (2.0, 2.0)
+
+
+@pytest.mark.parametrize("space", [spaces.MultiDiscrete([2, 2]), spaces.MultiBinary(2)])
+def test_unsupported_actions_are_refused(space):
+    create([episode(0, 2, actions=np.zeros((2, 2), np.int64))], action_space=space)
+    with pytest.raises(DataError, match="test/set-v0: actions: expected a Box or Discrete action space, got Multi"):
+        load("test/set-v0")
+
+
+def test_unsupported_observations_are_refused():
+    space = spaces.Dict({"state": spaces.Box(-1, 1, (1,)), "words": spaces.Text(5)})
+    create([episode(0, 1, observations={"state": np.zeros((2, 1)), "words": ["a", "b"]})], observation_space=space)
+    with pytest.raises(DataError, match="observations/words: expected a Box"):
+        load("test/set-v0")
+
+
+@pytest.mark.parametrize("rows", [2, 4])
+def test_a_wrong_number_of_observations_names_the_episode(rows):
+    create([episode(0, 2, truncated=True), episode(1, 2, observations=np.zeros((rows, 3)))])
+    with pytest.raises(DataError, match=rf"test/set-v0: episode 1, observations: expected 3 \(one before each of 2 steps .* got {rows}"):
+        load("test/set-v0")
+
+
+def test_a_poisoned_value_names_the_episode():
+    create([episode(0, 2, truncated=True), episode(1, 3, rewards=np.asarray([0, np.nan, 1]))])
+    with pytest.raises(DataError, match=r"rewards: expected finite .* at episode 1, step 1"):
+        load("test/set-v0")
+
+
+def test_termination_inside_an_episode_is_warned_of():
+    buffer = episode(0, 3, truncated=True)
+    buffer.terminations[1] = True
+    create([buffer])
+    loaded = load("test/set-v0")
+    assert loaded.transitions.discounts.tolist() == [1, 0, 1]
+    assert any("1 rows inside an episode are terminal, first at episode 0, step 1" in warning for warning in loaded.report.warnings)
+
+
+def test_missing_episodes_are_noticed(data_format):
+    dataset = create([episode(0, 2, truncated=True), episode(1, 3, truncated=True)], data_format=data_format)
+    edit_metadata(dataset, total_episodes=1)
+    with pytest.raises(DataError, match="episodes: expected 1 with 5 steps as the metadata say, got 1 with 2"):
+        load("test/set-v0")
+    edit_metadata(dataset, total_episodes=9)
+    with pytest.raises(DataError, match="the set is damaged"):
+        load("test/set-v0")
+
+
+def test_an_empty_set():
+    dataset = create([episode(0, 2)])
+    edit_metadata(dataset, total_episodes=0, total_steps=0)
+    with pytest.raises(DataError, match="the set is empty"):
+        load("test/set-v0")
+
+
+def test_a_broken_store():
+    dataset = create([episode(0, 2)])
+    (dataset.storage.data_path / "main_data.hdf5").write_bytes(b"nothing")
+    with pytest.raises(DataError, match=r"test/set-v0: episodes: .* damaged"):
+        load("test/set-v0")
+    (dataset.storage.data_path / "metadata.json").write_text("{")
+    with pytest.raises(DataError, match="that Minari cannot open"):
+        load("test/set-v0")
+
+
+def test_not_there_and_no_network(monkeypatch):
+    def download_dataset(dataset_id):
+        raise ConnectionError("no route to host\nsecond line")
+
+    monkeypatch.setattr(minari, "download_dataset", download_dataset)
+    with pytest.raises(FileNotFoundError, match=r"^mujoco/hopper/medium-v0: not among .*, and not downloaded: no route to host$"):
+        load("mujoco/hopper/medium-v0")
+    with pytest.raises(FileNotFoundError, match="download=False"):
+        load("mujoco/hopper/medium-v0", download=False)
+
+
+def test_downloaded_when_missing(monkeypatch):
+    monkeypatch.setattr(minari, "download_dataset", lambda dataset_id: create([episode(0, 2)]))
+    assert len(load_minari("test/set-v0").transitions) == 2
+
+
+@pytest.mark.parametrize("name", ["", "hopper", "has space/set-v0", "log.txt"])
+def test_names_that_are_nothing(name):
+    with pytest.raises(DataError, match=r"expected the path of an HDF5 file, a Minari id .*, or a built-in set"):
+        load(name)
