@@ -50,7 +50,7 @@ def load(
         to do.
     """
     name = os.fspath(name_or_path)
-    is_file = isinstance(name_or_path, pathlib.Path) or name.endswith(_SUFFIXES) or os.path.exists(name)
+    is_file = isinstance(name_or_path, pathlib.Path) or name.endswith(_SUFFIXES) or os.path.isfile(name)
     made = not is_file and is_builtin(name)
     if not made and (size is not None or seed is not None):
         raise DataError(f"size, seed: expected only with a built-in set jaxprune/<task>/<level>-v0, got them with {name}; leave them out")

@@ -4,6 +4,7 @@ Step t of episode e observes (e, t), acts (e / 100, t / 100) and earns e + t / 1
 """
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +24,7 @@ def steps_of(episodes: list[tuple[int, str]]) -> list[Step]:
     return [Step(e, t, t == length - 1, ending) for e, (length, ending) in enumerate(episodes) for t in range(length)]
 
 
-def columns_of(episodes: list[tuple[int, str]]) -> dict[str, np.ndarray]:
+def columns_of(episodes: list[tuple[int, str]]) -> dict[str, Any]:
     """The log as six float64 or bool arrays."""
     steps = steps_of(episodes)
     e, t = np.asarray([s.episode for s in steps], float), np.asarray([s.step for s in steps], float)

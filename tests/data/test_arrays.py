@@ -1,5 +1,7 @@
 """Every defect that would poison a mask or a value is refused or reported, with key, place and remedy."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -10,7 +12,7 @@ from tests.data import logs
 EPISODES = [(3, logs.TERMINAL), (4, logs.TIMEOUT), (2, logs.TERMINAL)]
 
 
-def build(low=-1.0, high=1.0, without=(), **changed):
+def build(low: Any = -1.0, high: Any = 1.0, without=(), **changed):
     columns = {key: array for key, array in (logs.columns_of(EPISODES) | changed).items() if key not in without}
     options = {key: columns.pop(key) for key in list(columns) if key not in logs.columns_of(EPISODES)}
     return from_arrays(**columns, low=low, high=high, **options)
@@ -93,8 +95,8 @@ def test_constant_columns_have_unit_deviation_and_a_warning():
     dataset = build(observations=observations, without=("next_observations",))
     # rows 0-5 and 7-8: the timeout's last row, 6, is dropped
     kept = [0, 1, 2, 3, 4, 5, 7, 8]
-    np.testing.assert_allclose(dataset.statistics.mean, [np.mean(kept), 7.0], rtol=1e-6)
-    np.testing.assert_allclose(dataset.statistics.std, [np.std(kept), 1.0], rtol=1e-6)
+    np.testing.assert_allclose(dataset.statistics.mean, [float(np.mean(kept)), 7.0], rtol=1e-6)
+    np.testing.assert_allclose(dataset.statistics.std, [float(np.std(kept)), 1.0], rtol=1e-6)
     assert dataset.report.constant_columns == {"observations": (1,)}
     assert any(warning.startswith("observations: constant columns 1 (always 7)") for warning in dataset.report.warnings)
 

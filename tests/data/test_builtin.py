@@ -5,13 +5,14 @@ import json
 import os
 import subprocess
 import sys
+from typing import Any
 
 import minari
 import numpy as np
 import pytest
 
 from jaxprune.data import DataError, behaviours, builtin, load
-from jaxprune.data.behaviours import LEVELS, TASKS, load_behaviour
+from jaxprune.data.behaviours import LEVELS, TASKS, load_behaviour, tasks
 from jaxprune.data.builtin import Builtin, parse
 
 HOPPER = "jaxprune/hopper/random-v0"
@@ -47,7 +48,7 @@ def test_made_once_and_minaris_own(monkeypatch):
     assert (first.env_id, first.reference) == ("Hopper-v5", (-20.272305, 3234.3))
     assert first.report.rows_kept == len(first.transitions) == 400
 
-    own = minari.load_dataset(first.name)
+    own: Any = minari.load_dataset(first.name)
     assert own.total_steps == 400
     assert own.spec.env_spec.id == "Hopper-v5"
     assert own.recover_environment().observation_space.contains(own[0].observations[0].astype(np.float64))
@@ -121,7 +122,7 @@ def test_other_weights_make_it_anew(monkeypatch):
     assert list(minari.list_local_datasets()) == ["jaxprune/hopper/random-n50-v0"]
 
 
-def snapshot(seed, level):
+def snapshot(seed, level) -> dict[str, Any]:
     rng = np.random.default_rng(seed)
     sizes = [11, 64, 64, 3]
     weights = {f"kernel_{i}": rng.normal(size=pair).astype(np.float32) * 0.1 for i, pair in enumerate(itertools.pairwise(sizes))}
@@ -134,9 +135,9 @@ def weights(tmp_path, monkeypatch):
     """A weights folder with a medium policy that pushes forward, an expert that pushes back, and two replay snapshots."""
     policies = {"medium": snapshot(0, 0.3), "expert": snapshot(1, -0.3), "replay_1": snapshot(0, 0.3), "replay_0": snapshot(2, 0.0)}
     described = {name: {"env_id": "Hopper-v5", "algorithm": "none", "steps": i, "return_mean": 1.0} for i, name in enumerate(policies)}
-    packed = {f"{name}/{key}": array for name, arrays in policies.items() for key, array in arrays.items()}
+    packed: dict[str, Any] = {f"{name}/{key}": array for name, arrays in policies.items() for key, array in arrays.items()}
     np.savez(tmp_path / "hopper.npz", metadata=json.dumps({"env_id": "Hopper-v5", "policies": described}), **packed)
-    monkeypatch.setattr(behaviours.tasks, "_FOLDER", tmp_path)
+    monkeypatch.setattr(tasks, "_FOLDER", tmp_path)
     return policies
 
 
@@ -186,7 +187,7 @@ def test_snapshots_that_are_none(tmp_path):
 @pytest.mark.parametrize("task", TASKS)
 def test_shipped_weights(task):
     """What the package holds is whole, and small."""
-    path = behaviours.tasks._FOLDER / f"{task}.npz"
+    path = tasks._FOLDER / f"{task}.npz"
     if not path.is_file():
         pytest.skip(f"no policies for {task} yet")
     assert path.stat().st_size < 2e6

@@ -41,7 +41,7 @@ def countdown(monkeypatch):
     made = []
 
     def install(plan):
-        monkeypatch.setattr(collection, "_bounds", lambda env_id: (np.float32([-1, -1]), np.float32([1, 1])))
+        monkeypatch.setattr(collection, "_bounds", lambda env_id: (-np.ones(2, np.float32), np.ones(2, np.float32)))
         monkeypatch.setattr(collection, "make_batched", lambda env_id, seeds: made.append(Countdown(plan)) or made[-1])
         return made
 

@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 
 from jaxprune.data import from_arrays
@@ -22,19 +24,25 @@ def test_text_says_what_is_inside():
 
 
 def test_repeated_rows_are_counted():
-    columns = {key: np.concatenate([array, array]) for key, array in logs.columns_of(EPISODES[:2]).items()}
+    columns: dict[str, Any] = {key: np.concatenate([array, array]) for key, array in logs.columns_of(EPISODES[:2]).items()}
     assert "7 rows repeat" in describe(from_arrays(**columns, low=-1, high=1))
 
 
 def test_figures_of_odd_logs():
     columns = logs.columns_of(EPISODES)
     one_feature = columns | {key: columns[key][:, 1:] for key in ("observations", "next_observations")}
-    constant = columns | {"observations": np.ones((9, 2)), "rewards": np.ones(9), "next_observations": None, "timeouts": np.zeros(9)}
+    constant: dict[str, Any] = columns | {
+        "observations": np.ones((9, 2)),
+        "rewards": np.ones(9),
+        "next_observations": None,
+        "timeouts": np.zeros(9),
+    }
+    discrete: dict[str, Any] = columns | {"actions": np.arange(9) % 3}
     datasets = [
         from_arrays(**columns, low=-1, high=1, env_id="Hopper-v5"),
         from_arrays(**one_feature, low=-1, high=1),
         from_arrays(**constant, low=-1, high=1),
-        from_arrays(**columns | {"actions": np.arange(9) % 3}, discrete=3),
+        from_arrays(**discrete, discrete=3),
     ]
     for dataset in datasets:
         describe(dataset)

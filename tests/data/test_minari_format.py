@@ -1,6 +1,8 @@
 """Minari's own sets, in both storage formats, tidy and untidy."""
 
 import json
+import warnings
+from typing import Any
 
 import gymnasium
 import minari
@@ -23,13 +25,17 @@ def data_format(request):
     return request.param
 
 
-def episode(number, steps, *, terminated=False, truncated=False, observations=None, actions=None, rewards=None):
+def episode(number, steps, *, terminated=False, truncated=False, observations: Any = None, actions: Any = None, rewards: Any = None) -> Any:
     """Episode `number` observes (number, t, −t), acts (t, number) / 100 and earns t + 1."""
-    t = np.arange(steps + 1.0)
-    last = np.arange(steps) == steps - 1
+    t: Any = np.arange(steps + 1.0)
+    last: Any = np.arange(steps) == steps - 1
+    if observations is None:
+        observations = np.stack([np.full(steps + 1, float(number)), t, -t], 1)
+    if actions is None:
+        actions = np.stack([t[:-1] / 100, np.full(steps, number / 100)], 1).astype(np.float32)
     return EpisodeBuffer(
-        observations=np.stack([np.full(steps + 1, float(number)), t, -t], 1) if observations is None else observations,
-        actions=np.stack([t[:-1] / 100, np.full(steps, number / 100)], 1).astype(np.float32) if actions is None else actions,
+        observations=observations,
+        actions=actions,
         rewards=t[1:] if rewards is None else rewards,
         terminations=last & terminated,
         truncations=last & truncated,
@@ -37,8 +43,9 @@ def episode(number, steps, *, terminated=False, truncated=False, observations=No
     )
 
 
-def create(episodes, *, observation_space=BOX, action_space=ACTIONS, data_format="hdf5", **options):
-    with pytest.warns(UserWarning, match="code_permalink"):  # Minari asks for an author and more
+def create(episodes, *, observation_space: Any = BOX, action_space: Any = ACTIONS, data_format="hdf5", **options) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # Minari asks for an author and more
         return minari.create_dataset_from_buffers(
             "test/set-v0", episodes, observation_space=observation_space, action_space=action_space, data_format=data_format, **options
         )

@@ -1,6 +1,7 @@
 """Recordings that nobody on this project made, where they are at hand."""
 
 import pathlib
+from typing import Any
 
 import h5py
 import numpy as np
@@ -20,19 +21,21 @@ LISTED = {
     "halfcheetah_bc-medium": (20, 4036, 0, 20),
 }
 
+ENVIRONMENTS = {"hopper": "Hopper-v4", "walker2d": "Walker2d-v4", "halfcheetah": "HalfCheetah-v4"}
+
 
 @pytest.mark.parametrize("name", LISTED)
 def test_recording(name):
     path = FOLDER / f"{name}.hdf5"
     if not path.is_file():
         pytest.skip(f"{path.name} is not here")
-    dataset = load(path, env_id=f"{ {'h': 'Hopper', 'w': 'Walker2d'}.get(name[0]) if 'half' not in name else 'HalfCheetah' }-v4")
+    dataset = load(path, env_id=ENVIRONMENTS[name.split("_")[0]])
     report, rows = dataset.report, dataset.transitions
     episodes, mean, terminals, timeouts = LISTED[name]
     assert (report.episodes, report.terminals, report.timeouts) == (episodes, terminals, timeouts)
     assert round(report.return_statistics["mean"]) == mean
     with h5py.File(path) as file:
-        arrays = {key: file[key][()] for key in file}
+        arrays: Any = {key: file[key][()] for key in file}  # pyright: ignore[reportIndexIssue]
     assert report.dropped == {}
     for key in ("observations", "actions", "rewards", "next_observations"):
         np.testing.assert_array_equal(getattr(rows, key), arrays[key].reshape(getattr(rows, key).shape))
