@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections.abc import Callable, Sequence
 
+import absl.logging
 from absl import app
 
 
@@ -16,9 +17,9 @@ def launch(main: Callable[[], None]) -> None:
     def guarded(arguments: Sequence[str]) -> None:
         if len(arguments) > 1:
             fail(f"unexpected argument {arguments[1]!r}; every setting is a --flag=value")
-        logging.basicConfig(format="%(message)s", level=logging.INFO)
-        for name in ("absl", "jax", "orbax"):
-            logging.getLogger(name).setLevel(logging.WARNING)
+        absl.logging.get_absl_handler().setFormatter(logging.Formatter("%(message)s"))
+        logging.getLogger().setLevel(logging.WARNING)
+        logging.getLogger("jaxprune").setLevel(logging.INFO)
         try:
             main()
         except (ValueError, FileNotFoundError, PermissionError, ImportError) as error:

@@ -68,7 +68,8 @@ def start_run(agent: Agent, run: Run, config: SweepConfig, dataset: Dataset, tra
         budget=config.budget,
         floor=config.floor,
     )
-    log.info("%s: %s", run.id, info)
+    if run.seed == config.seeds[0]:
+        log.info("%s %s %g: %s", run.algo, run.criterion, run.sparsity, info)
     for layer in info.empty:
         log.warning("%s: %s keeps no weight: nothing passes this layer; use a lower sparsity or floor=1", run.id, layer)
     return state, info
@@ -100,6 +101,7 @@ def sweep(
       ValueError: the folder is in use, the data do not fit, or no environment is known; before anything is written.
     """
     from jaxprune.data import load
+    from jaxprune.reporting import write_report
 
     if dataset is None:
         dataset = load(config.dataset, env_id=config.env_id, clip_actions=config.clip_actions)
@@ -109,18 +111,25 @@ def sweep(
     agents = {algo: make(algo, dataset.spec, **config.settings) for algo in config.algos}
     runs = expand(config)
     folder = OutputFolder(output_dir, overwrite=overwrite)
-    described = {**dataclasses.asdict(config), "env_id": env_id, "command": command, "versions": versions()}
+    described = {
+        **dataclasses.asdict(config),
+        "env_id": env_id,
+        "command": command,
+        "versions": versions(),
+        "behaviour_return": dataset.report.return_statistics["mean"],
+    }
     folder.write_config(described)
 
     transitions = jax.device_put(dataset.transitions)
     records: list[dict[str, Any]] = []
+    layers: list[dict[str, Any]] = []
     with progress_bar(config.steps * len(runs), "sweep", unit="update", disable=not progress) as bar:
         for stack in stacks(runs, config.max_stack):
-            for rows in run_stack(agents[stack[0].algo], stack, config, dataset, transitions, env_id, folder, bar):
+            for rows in run_stack(agents[stack[0].algo], stack, config, dataset, transitions, env_id, folder, layers, bar):
                 folder.append(rows)
                 records += rows
     folder.write_csv(records)
-    _report(folder, records, described, dataset)
+    write_report(folder.path / "report.html", records, described, layers=layers)
     return records
 
 
@@ -141,11 +150,17 @@ def run_stack(
     transitions: Transitions,
     env_id: str | None,
     folder: OutputFolder,
+    layers: list[dict[str, Any]],
     bar: Any,
 ) -> Iterable[list[dict[str, Any]]]:
-    """Prune, train and evaluate one stack; yields the records of every evaluation and saves every run at the end."""
+    """Prune, train and evaluate one stack; yields the records of every evaluation and saves every run at the end.
+
+    `layers` grows by a row per run and layer: what the layer keeps.
+    """
     started = [start_run(agent, run, config, dataset, transitions) for run in runs]
     infos = [info for _, info in started]
+    for run, info in zip(runs, infos, strict=True):
+        layers += [{**dataclasses.asdict(run), "layer": name, "kept": kept, "total": total} for name, (kept, total) in info.layers.items()]
     state = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(state for state, _ in started))
     del started
     keys = jnp.stack([RunKeys.of(run.seed).train for run in runs])
@@ -197,8 +212,8 @@ def run_stack(
         yield rows
     for i, (run, info) in enumerate(zip(runs, infos, strict=True)):
         single = jax.tree.map(lambda leaf, i=i: leaf[i], state)
-        layers = {name: list(counts) for name, counts in info.layers.items()}
-        save_run(folder.path / "runs" / run.id, agent, single, {**dataclasses.asdict(run), "env_id": env_id, "layers": layers})
+        description = {**dataclasses.asdict(run), "env_id": env_id, "step": step, "layers": info.layers}
+        save_run(folder.path / "runs" / run.id, agent, single, description)
 
 
 def _in_pieces(agent, state, keys, transitions, steps, step, batch_size, strategy, runs, bar):
@@ -242,9 +257,3 @@ def versions() -> dict[str, str]:
             found[name] = "absent"
     device = jax.devices()[0]
     return {**found, "python": platform.python_version(), "device": f"{len(jax.devices())} × {device.device_kind}", "cores": str(os.cpu_count())}
-
-
-def _report(folder: OutputFolder, records: list[dict[str, Any]], described: dict[str, Any], dataset: Dataset) -> None:
-    from jaxprune.reporting.report import write_report
-
-    write_report(folder.path / "report.html", records, described)
