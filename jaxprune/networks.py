@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import flax.linen as nn
 import jax
@@ -15,7 +15,11 @@ INITIALIZERS = ("uniform", "lecun_normal", "reference")
 
 
 def kernel_initializer(name: str) -> nn.initializers.Initializer:
-    """`uniform`: ±1/√fan_in (the scale of PyTorch's linear layers); `lecun_normal`: Flax's default; `reference`: `uniform` with biases drawn alike."""
+    """An initialiser by name.
+
+    `uniform` is ±1/√fan_in, the scale of PyTorch's linear layers; `lecun_normal` Flax's default; `reference` is `uniform` with biases drawn
+    alike.
+    """
     if name not in INITIALIZERS:
         raise ValueError(f"init={name!r} is unknown; expected one of {', '.join(INITIALIZERS)}")
     if name == "lecun_normal":
@@ -62,7 +66,7 @@ def _with_random_biases(key: jax.Array, params: Any) -> Any:
 
 def apply(mlp: MLP, params: Any, x: jax.Array) -> jax.Array:
     """The outputs of one network, [..., features[-1]]."""
-    return mlp.apply({"params": params}, x)
+    return cast(jax.Array, mlp.apply({"params": params}, x))
 
 
 def stacked_parameters(mlp: MLP, key: jax.Array, inputs: int, members: int) -> Any:
@@ -75,23 +79,48 @@ def apply_stacked(mlp: MLP, params: Any, x: jax.Array) -> jax.Array:
     return jax.vmap(lambda p: apply(mlp, p, x))(params)
 
 
-def linear_signal(params: Any, *, members: int = 0) -> jax.Array:
+def linear_signal(*networks: Any, members: int = 0) -> jax.Array:
     """SynFlow's R: the sum of outputs for an all-ones input with |θ| and no activation (Tanaka et al. 2020, equation 6).
 
-    Each layer's signal is divided by its mean and later biases by the factor so far: the ranking is that of the undivided network,
-    but 30 layers stay within float32.
+    Every layer's signal is scaled by a power of two, which rounds nothing, and its biases by the same. All networks and members share one
+    scale in the end, the true one where 2^±60 holds it: so the ranking is that of the unscaled sum, and 30 layers stay within float32.
+
+    Args:
+      *networks: parameters of perceptrons whose signals are added.
+      members: with a number, every leaf has a leading axis of so many members, whose signals are added too.
     """
-    if members:
-        return jnp.sum(jax.vmap(linear_signal)(params))
+    one = jax.vmap(_scaled_signal) if members else _scaled_signal
+    totals, exponents = (jnp.stack(parts) for parts in zip(*(one(params) for params in networks), strict=True))
+    top = jnp.max(exponents)
+    return jnp.sum(totals * _power_of_two(exponents - top, totals.dtype)) * _power_of_two(jnp.clip(top, -60, 60), totals.dtype)
+
+
+def _scaled_signal(params: Any) -> tuple[jax.Array, jax.Array]:
+    """(m, e), a scalar and an int32: the signal of one perceptron is m·2^e."""
     layers = [params[name] for name in sorted(params, key=lambda name: int(name.rsplit("_", 1)[1]))]
-    x = jnp.ones(layers[0]["kernel"].shape[0], layers[0]["kernel"].dtype)
-    scale = jnp.ones((), x.dtype)
+    dtype = layers[0]["kernel"].dtype
+    x, exponent = jnp.ones(layers[0]["kernel"].shape[0], dtype), jnp.int32(0)
     for layer in layers:
-        x = x @ jnp.abs(layer["kernel"]) + jnp.abs(layer["bias"]) / scale
-        factor = jax.lax.stop_gradient(jnp.mean(x))
-        factor = jnp.where(factor > 0, factor, 1)
-        x, scale = x / factor, scale * factor
-    return jnp.sum(x)
+        weighted, bias = x @ jnp.abs(layer["kernel"]), jnp.abs(layer["bias"])
+        following = jnp.maximum(exponent + _mean_exponent(weighted), _mean_exponent(bias))
+        following = jnp.where(following < _NOTHING // 2, exponent, following)
+        x = weighted * _power_of_two(exponent - following, dtype) + bias * _power_of_two(-following, dtype)
+        exponent = following
+    return jnp.sum(x), exponent
+
+
+# The exponent of a mean of zero: far below every float's.
+_NOTHING = -(2**24)
+
+
+def _mean_exponent(x: jax.Array) -> jax.Array:
+    mean = jnp.mean(jax.lax.stop_gradient(x))
+    return jnp.where(mean > 0, jnp.frexp(mean)[1].astype(jnp.int32), _NOTHING)
+
+
+def _power_of_two(exponent: jax.Array, dtype: Any) -> jax.Array:
+    largest = jnp.finfo(dtype).maxexp - 1
+    return jnp.ldexp(jnp.ones((), dtype), jnp.clip(exponent, -2 * largest, largest))
 
 
 def unit_groups(mlp: MLP, *, prefix: str = "", members: int = 0) -> tuple[UnitGroup, ...]:

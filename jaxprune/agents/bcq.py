@@ -133,7 +133,7 @@ def _bcq(spec: Spec, config: BCQConfig, widths: tuple[tuple[str, int], ...]) -> 
         return error + config.kl_weight * kl_divergence(outputs["mean"], outputs["log_std"])
 
     def vae_signal(params, context):
-        return linear_signal(params["encoder"]) + linear_signal(params["decoder"])
+        return linear_signal(params["encoder"], params["decoder"])
 
     def vae_monitor(outputs, rows):
         return {"vae_reconstruction": jnp.mean(reconstruction_error(outputs["actions"], rows["actions"]))}

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import jax
 
 from jaxprune.criteria.gradient_flow import crop, grasp
+from jaxprune.criteria.loss_models import lm, obd, qm
 from jaxprune.criteria.magnitude import magnitude
 from jaxprune.criteria.random import random
-from jaxprune.criteria.snip import snip
+from jaxprune.criteria.snip import force, snip
+from jaxprune.criteria.synflow import synflow
 
 
 class Criterion(Protocol):
     """Scores of every weight; larger means keep."""
 
-    def __call__(self, objective: Any, params: Any, rows: Any, key: jax.Array | None = None, *, masks: Any = None, **options: Any) -> Any:
+    def __call__(self, objective: Any, params: Any, rows: Any, key: jax.Array | None = None, *, masks: Any = None) -> Any:
         """Scores with the structure of `params`.
 
         Args:
@@ -25,30 +28,36 @@ class Criterion(Protocol):
           rows: what the objective reads, with a leading row axis.
           key: for criteria that draw.
           masks: where given, the network scored is the masked one.
-          **options: what the criterion documents; `prunable` where the gradient's extent matters.
+
+        More keywords are the criterion's own options; `prunable` is passed where it is one of them.
         """
         ...
 
 
-CRITERIA: dict[str, Criterion] = {
+CRITERIA: dict[str, Callable[..., Any]] = {
     "random": random,
     "magnitude": magnitude,
     "snip": snip,
     "grasp": grasp,
     "crop": crop,
+    "synflow": synflow,
+    "force": force,
+    "lm": lm,
+    "obd": obd,
+    "qm": qm,
 }
 
 # Criteria that score removed weights too, so that they may come back: they are given dense parameters, and their masks are not nested.
-REVIVING: set[str] = set()
+REVIVING = frozenset({"force"})
 
 
-def find_criterion(name: str) -> Criterion:
+def find_criterion(name: str) -> Callable[..., Any]:
     """The criterion called `name`, or a ValueError that lists those there are."""
     if name not in CRITERIA:
         raise ValueError(f"criterion={name!r} is unknown; expected one of {', '.join(sorted(CRITERIA))}")
     return CRITERIA[name]
 
 
-def takes_prunable(criterion: Criterion) -> bool:
+def takes_prunable(criterion: Callable[..., Any]) -> bool:
     """Whether the criterion wants to know which leaves are prunable."""
     return "prunable" in inspect.signature(criterion).parameters

@@ -20,3 +20,14 @@ def snip(objective: Any, params: Any, rows: Any, key: jax.Array | None = None, *
         params = apply_masks(params, masks)
     gradient = jax.grad(objective)(params, rows)
     return jax.tree.map(lambda w, g: jnp.abs(w * g), params, gradient)
+
+
+def force(objective: Any, params: Any, rows: Any, key: jax.Array | None = None, *, masks: Any = None) -> Any:
+    """|θ ⊙ g(θ ⊙ mask)|: dense weights, the masked network's gradient, so that a removed weight may come back (de Jorge et al. 2021).
+
+    `params` are the dense ones in every round. In one round this is SNIP.
+    """
+    del key
+    sparse = params if masks is None else apply_masks(params, masks)
+    gradient = jax.grad(objective)(sparse, rows)
+    return jax.tree.map(lambda w, g: jnp.abs(w * g), params, gradient)

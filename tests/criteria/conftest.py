@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import pathlib
-from types import SimpleNamespace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -29,6 +31,20 @@ def strict():
         yield
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class Case:
+    """One network with its data. Hashed by identity, so that what is computed of it can be cached."""
+
+    objective: Objective
+    params: Any
+    rows: Any
+    groups: tuple
+    mlp: MLP
+    hidden: int
+    expected: Any = None
+    value: Any = None
+
+
 def regression(mlp: MLP) -> Objective:
     """Mean squared error over outputs, one value a row; rows are {"x": [B, in], "y": [B, out]}."""
     return Objective(
@@ -43,11 +59,9 @@ def layer_names(arrays) -> dict[str, np.ndarray]:
     return {f"Dense_{i // 2}/{'bias' if i % 2 else 'kernel'}": array for i, array in enumerate(arrays)}
 
 
-@pytest.fixture(params=["relu", "tanh", "deep"])
-def oracle(request, x64, strict):
-    """One case of the vectors: objective, params, rows, groups, and expected(name) -> {path: array}."""
-    del x64, strict
-    case, data = request.param, np.load(VECTORS)
+@functools.cache
+def _case(case: str) -> Case:
+    data = np.load(VECTORS)
     sizes = data[f"{case}/sizes"].tolist()
     mlp = MLP(tuple(sizes[1:]), activation=ACTIVATIONS[str(data[f"{case}/activation"])])
     count = 2 * (len(sizes) - 1)
@@ -59,7 +73,7 @@ def oracle(request, x64, strict):
     for path, array in expected("param").items():
         layer, leaf = path.split("/")
         params.setdefault(layer, {})[leaf] = jnp.asarray(array)
-    return SimpleNamespace(
+    return Case(
         objective=regression(mlp),
         params=params,
         rows={"x": jnp.asarray(data[f"{case}/x"]), "y": jnp.asarray(data[f"{case}/y"])},
@@ -71,17 +85,22 @@ def oracle(request, x64, strict):
     )
 
 
-def small_network(key, sizes=(4, 6, 5, 2), rows=12, activation=jnp.tanh, dtype=None):
+@pytest.fixture(params=["relu", "tanh", "deep"])
+def oracle(request, x64, strict):
+    """One case of the vectors: objective, params, rows, groups, and expected(name) -> {path: array}."""
+    del x64, strict
+    return _case(request.param)
+
+
+def small_network(key, sizes=(4, 6, 5, 2), rows=12, activation=jnp.tanh) -> Case:
     """A regression with random biases, in the default float type."""
     mlp = MLP(tuple(sizes[1:]), activation=activation, init_scheme="reference")
-    params = mlp.parameters(jax.random.fold_in(key, 0), sizes[0])
     x, y = (jax.random.normal(jax.random.fold_in(key, i), (rows, sizes[end])) for i, end in ((1, 0), (2, -1)))
-    out = SimpleNamespace(objective=regression(mlp), params=params, rows={"x": x, "y": y}, mlp=mlp, groups=unit_groups(mlp))
-    if dtype is not None:
-        out.params, out.rows = (jax.tree.map(lambda a: a.astype(dtype), tree) for tree in (out.params, out.rows))
-    return out
+    params = mlp.parameters(jax.random.fold_in(key, 0), sizes[0])
+    return Case(regression(mlp), params, {"x": x, "y": y}, unit_groups(mlp), mlp, len(sizes) - 2)
 
 
 @pytest.fixture
 def network():
+    """Makes small regressions: network(key, sizes=..., rows=..., activation=...)."""
     return small_network

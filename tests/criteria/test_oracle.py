@@ -1,10 +1,14 @@
 """Scores against arrays computed with another framework's autograd in float64."""
 
+import functools
+
 import jax
 import numpy as np
 import pytest
 
-from jaxprune.criteria import CRITERIA
+from jaxprune.criteria import CRITERIA, UNIT_CRITERIA
+from jaxprune.criteria.curvature import fisher_diagonal, ggn_diagonal
+from jaxprune.objective import in_chunks
 from jaxprune.parameters import prunable_leaves
 
 RTOL = 1e-9
@@ -12,9 +16,27 @@ RTOL = 1e-9
 ATOL = 1e-15
 
 
+@functools.partial(jax.jit, static_argnames=("groups",))
+def everything(objective, params, rows, lambda_, groups):
+    """Every deterministic criterion in one program."""
+    models = ("lm", "obd", "qm")
+    plain = ("magnitude", "snip", "force", "grasp", "crop", "synflow", *models)
+    scores = {name: CRITERIA[name](objective, params, rows) for name in plain}
+    scores |= {f"{name}_lambda": CRITERIA[name](objective, params, rows, lambda_=lambda_) for name in models}
+    scores["ggn_diag"] = ggn_diagonal(objective, params, rows)
+    scores["empirical_fisher_diag"] = fisher_diagonal(objective, params, rows)
+    units = {name: UNIT_CRITERIA[name](objective, params, groups, rows) for name in ("snap", "crop")}
+    return scores, units, objective(params, rows)
+
+
+@functools.lru_cache
+def computed(case):
+    return everything(case.objective, case.params, case.rows, case.value("lambda"), case.groups)
+
+
 def agree(scores, expected, *, kernels_only=False):
     leaves = prunable_leaves(scores, lambda path, leaf: True)
-    assert list(leaves) == [name for layer in sorted({n.split("/")[0] for n in expected}) for name in (f"{layer}/bias", f"{layer}/kernel")]
+    assert list(leaves) == sorted(expected)
     for name, leaf in leaves.items():
         assert leaf.dtype == np.float64
         if not (kernels_only and name.endswith("bias")):
@@ -22,30 +44,64 @@ def agree(scores, expected, *, kernels_only=False):
 
 
 def test_loss_is_the_oracles(oracle):
-    np.testing.assert_allclose(oracle.objective(oracle.params, oracle.rows), oracle.value("loss"), rtol=RTOL)
+    np.testing.assert_allclose(computed(oracle)[2], oracle.value("loss"), rtol=RTOL)
 
 
-@pytest.mark.parametrize("name", ["magnitude", "snip"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("magnitude", "snip", "lm", "obd", "qm", "lm_lambda", "obd_lambda", "qm_lambda"),
+        *("synflow", "ggn_diag", "empirical_fisher_diag"),
+    ],
+)
 def test_every_leaf(oracle, name):
-    agree(CRITERIA[name](oracle.objective, oracle.params, oracle.rows), oracle.expected(name))
+    agree(computed(oracle)[0][name], oracle.expected(name))
 
 
 @pytest.mark.parametrize("name", ["grasp", "crop"])
 def test_kernels_with_biases_held_fixed(oracle, name):
-    agree(CRITERIA[name](oracle.objective, oracle.params, oracle.rows), oracle.expected(name), kernels_only=True)
+    agree(computed(oracle)[0][name], oracle.expected(name), kernels_only=True)
 
 
-def test_any_callable_will_do_for_first_order_criteria(oracle):
-    def loss(params, rows):
-        return oracle.objective(params, rows)
-
-    agree(CRITERIA["snip"](loss, oracle.params, oracle.rows), oracle.expected("snip"))
-    agree(CRITERIA["grasp"](loss, oracle.params, oracle.rows), oracle.expected("grasp"), kernels_only=True)
+def test_force_without_masks_is_snip(oracle):
+    agree(computed(oracle)[0]["force"], oracle.expected("snip"))
 
 
-def test_random_needs_a_key_and_repeats_with_it(oracle):
+@pytest.mark.parametrize("name", ["snap", "crop"])
+def test_units(oracle, name):
+    scores = computed(oracle)[1][name]
+    assert len(scores) == oracle.hidden
+    for layer in range(oracle.hidden):
+        np.testing.assert_allclose(scores[f"Dense_{layer}"], oracle.value(f"{name}_units/{layer}"), rtol=RTOL, atol=ATOL)
+
+
+@pytest.mark.parametrize("oracle", ["tanh"], indirect=True)
+@pytest.mark.parametrize("chunk", [1, 5, 6, 100])
+def test_rows_accumulated_in_chunks_of_any_size(oracle, chunk):
+    @jax.jit
+    def scored(params, rows):
+        objectives = {"objective": oracle.objective, "callable": oracle.objective.__call__}
+        chunked = {kind: in_chunks(objective, chunk) for kind, objective in objectives.items()}
+        first = {kind: {name: CRITERIA[name](o, params, rows) for name in ("snip", "grasp")} for kind, o in chunked.items()}
+        return (
+            first,
+            ggn_diagonal(oracle.objective, params, rows, chunk=chunk),
+            fisher_diagonal(oracle.objective, params, rows, chunk=chunk),
+        )
+
+    first, ggn, fisher = scored(oracle.params, oracle.rows)
+    for kind in first:
+        agree(first[kind]["snip"], oracle.expected("snip"))
+        agree(first[kind]["grasp"], oracle.expected("grasp"), kernels_only=True)
+    agree(ggn, oracle.expected("ggn_diag"))
+    agree(fisher, oracle.expected("empirical_fisher_diag"))
+
+
+def test_random_needs_a_key_and_repeats_with_it():
+    params = {"kernel": np.ones((30, 40), np.float32), "bias": np.ones(40, np.float32)}
     with pytest.raises(ValueError, match="key"):
-        CRITERIA["random"](oracle.objective, oracle.params, oracle.rows)
-    first, second = (CRITERIA["random"](oracle.objective, oracle.params, oracle.rows, jax.random.key(0)) for _ in range(2))
+        CRITERIA["random"](None, params, None)
+    first, second, other = (CRITERIA["random"](None, params, None, jax.random.key(seed)) for seed in (0, 0, 1))
     jax.tree.map(np.testing.assert_array_equal, first, second)
-    assert all(0 <= leaf.min() and leaf.max() < 1 for leaf in jax.tree.leaves(first))
+    assert (first["kernel"] != other["kernel"]).mean() > 0.99
+    assert all(leaf.min() >= 0 and leaf.max() < 1 for leaf in jax.tree.leaves(first))
