@@ -12,6 +12,7 @@ from tqdm.auto import tqdm
 
 from jaxprune.data.arrays import close_episodes
 from jaxprune.data.assembly import assemble
+from jaxprune.data.cache import cached
 from jaxprune.data.episodes import Log
 from jaxprune.data.errors import DataError
 from jaxprune.data.spaces import action_bounds, flat_size, flatten
@@ -53,7 +54,7 @@ def load_minari(
         warnings.append(f"env_id: the set was made in {recorded} with {details}; evaluation uses {env_id} with its defaults")
     try:
         discrete, space_low, space_high = _action_space(storage.action_space)
-        log = _read(storage, discrete)
+        log = _log(cached(path, lambda: _read(storage, discrete)))
         if discrete is None and not (np.isfinite(space_low).all() and np.isfinite(space_high).all()):
             space_low, space_high = action_bounds(env_id, log.observations.shape[1], log.actions.shape[1], warnings)
             warnings.append(
@@ -146,7 +147,8 @@ def _stored_spaces(path: pathlib.Path) -> tuple[Any, Any]:
         return space(file["episode_0/observations"]), space(file["episode_0/actions"])
 
 
-def _read(storage: Any, discrete: int | None) -> Log:
+def _read(storage: Any, discrete: int | None) -> dict[str, np.ndarray]:
+    """The rows of all episodes, and `stops`, where each ends, and `labels`, its number; episodes without a step are counted in `empty`."""
     total, episodes = int(storage.total_steps), int(storage.total_episodes)
     if not episodes or not total:
         raise DataError(f"episodes: expected at least one with a step, got {episodes} with {total} steps; the set is empty")
@@ -190,13 +192,27 @@ def _read(storage: Any, discrete: int | None) -> Log:
             f"episodes: expected {episodes:,} with {total:,} steps as the metadata say, got {len(stops) + empty:,} with {filled:,}; "
             "fetch the set again"
         )
-    stops = np.asarray(stops)
+    return {
+        "observations": observations,
+        "actions": actions,
+        "rewards": rewards,
+        "terminals": terminals,
+        "timeouts": timeouts,
+        "next_observations": following,
+        "stops": np.asarray(stops),
+        "labels": np.asarray(labels),
+        "empty": np.asarray(empty),
+    }
+
+
+def _log(arrays: dict[str, Any]) -> Log:
+    stops, labels, empty = (arrays.pop(key) for key in ("stops", "labels", "empty"))
 
     def where(row: int) -> str:
         index = int(np.searchsorted(stops, row, side="right"))
         return f"episode {labels[index]}, step {row - (stops[index - 1] if index else 0)}"
 
-    log = Log(observations, actions, rewards, terminals, timeouts, np.zeros(total, bool), following, where=where)
+    log = Log(**arrays, ends=np.zeros(stops[-1], bool), where=where)
     if empty:
         log.warnings.append(f"episodes: {empty:,} hold no step and were passed over")
     return close_episodes(log, stops - 1, np.zeros(0, np.int64))

@@ -11,7 +11,7 @@ import pytest
 from gymnasium import spaces
 from minari.data_collector.episode_buffer import EpisodeBuffer
 
-from jaxprune.data import DataError, load
+from jaxprune.data import DataError, cache, load, minari_format
 from jaxprune.data.minari_format import load_minari
 
 FORMATS = ["hdf5", "arrow"]
@@ -185,6 +185,25 @@ def test_termination_inside_an_episode_is_warned_of():
     loaded = load("test/set-v0")
     assert loaded.transitions.discounts.tolist() == [1, 0, 1]
     assert any("1 rows inside an episode are terminal, first at episode 0, step 1" in warning for warning in loaded.report.warnings)
+
+
+def test_slow_sets_are_read_once(monkeypatch):
+    monkeypatch.setattr(cache, "WORTHWHILE", -1.0)
+    dataset = create([episode(0, 2, truncated=True), episode(1, 3, terminated=True)])
+    first = load("test/set-v0")
+    with monkeypatch.context() as patched:
+        patched.setattr(minari_format, "_read", None)  # a second reading would fail
+        second = load("test/set-v0", clip_actions=True)
+    for key in ("observations", "actions", "rewards", "next_observations", "discounts"):
+        np.testing.assert_array_equal(getattr(first.transitions, key), getattr(second.transitions, key))
+    assert str(first.report) == str(second.report)
+    dataset.update_dataset_from_buffer([episode(2, 4, truncated=True)])
+    assert len(load("test/set-v0").transitions) == 9
+    (dataset.storage.data_path.parent / ".jaxprune-arrays.npz").write_bytes(b"PK, cut off")
+    assert len(load("test/set-v0").transitions) == 9
+    assert list(minari.list_local_datasets()) == ["test/set-v0"]
+    minari.delete_dataset("test/set-v0")
+    assert not dataset.storage.data_path.parent.exists()
 
 
 def test_missing_episodes_are_noticed(data_format):
