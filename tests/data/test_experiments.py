@@ -1,6 +1,5 @@
 """The data scripts, run as a person would."""
 
-import os
 import pathlib
 import subprocess
 import sys
@@ -14,11 +13,10 @@ ROOT = pathlib.Path(__file__).parents[2]
 
 
 @pytest.fixture
-def run(minari_folder):
+def run():
     def run(script, *arguments):
         command = [sys.executable, str(ROOT / "experiments" / script), *map(str, arguments)]
-        environment = os.environ | {"PYTHONPATH": str(ROOT), "MINARI_DATASETS_PATH": str(minari_folder)}
-        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        return subprocess.run(command, capture_output=True, text=True, check=False)
 
     return run
 
