@@ -12,6 +12,7 @@ import numpy as np
 import optax
 
 from jaxprune.agents.base import Agent, AgentState
+from jaxprune.criteria.registry import REVIVING
 from jaxprune.data.transitions import Transitions
 from jaxprune.parameters import is_kernel, prunable_leaves
 from jaxprune.pruning.masks import apply_masks
@@ -89,18 +90,20 @@ def score_agent(
       key: for the losses' noise and the criterion.
       criterion: a name in `CRITERIA`, or a function of the same signature.
       networks: which ones; all by default.
-      masks: {network: masks} under which the networks are scored.
+      masks: {network: masks} under which the networks are scored. A criterion that revives weights is given `state`'s, unmasked.
       **options: passed to the criterion.
     """
     noise_key, criterion_key = jax.random.split(key)
     noise = agent.draw(noise_key, batch.rewards.shape[0])
+    masked = state if masks is None else mask_agent(agent, state, masks)
+    params = state.params if criterion in REVIVING else masked.params
     scores = {}
     for name in chosen_networks(agent, networks):
-        objective = agent.objective(name, state)
+        objective = agent.objective(name, masked)
         rows = _rows(objective, batch, noise)
         own_key = jax.random.fold_in(criterion_key, agent.order.index(name))
         own_masks = None if masks is None else masks[name]
-        scores[name] = score(objective, state.params[name], rows, own_key, criterion=criterion, masks=own_masks, **options)
+        scores[name] = score(objective, params[name], rows, own_key, criterion=criterion, masks=own_masks, **options)
     return scores
 
 
@@ -132,7 +135,13 @@ def mask_agent(agent: Agent, state: AgentState, masks: dict[str, Any]) -> AgentS
             opt_state[name],
             mask,
         )
-    return state.replace(params=params, targets=targets, opt_state=opt_state, masks={**state.masks, **masks})
+    return dataclasses.replace(state, params=params, targets=targets, opt_state=opt_state, masks={**state.masks, **masks})
+
+
+def _earlier_masks(state: AgentState, names: tuple[str, ...]) -> dict[str, Any] | None:
+    """The masks in force, None where they keep everything."""
+    masks = {name: state.masks[name] for name in names}
+    return None if all(bool(jnp.all(leaf)) for leaf in jax.tree.leaves(masks)) else masks
 
 
 def describe_masks(masks: dict[str, Any]) -> PruneInfo:
@@ -157,7 +166,7 @@ def prune_agent(
     floor: int = 0,
     **options: Any,
 ) -> tuple[AgentState, PruneInfo]:
-    """Prune every network of an agent, before training or at any moment of it.
+    """Prune every network of an agent, before training or at any moment of it. What was removed before stays removed.
 
     Args:
       agent: the algorithm.
@@ -167,7 +176,10 @@ def prune_agent(
       criterion: a name in `CRITERIA`, or a function of the same signature.
       sparsity: fraction of each budget's prunable weights to remove.
       networks: which ones to prune; all by default.
-      rounds, schedule, allocation, floor: as in `prune`.
+      rounds: as in `prune`.
+      schedule: as in `prune`.
+      allocation: as in `prune`.
+      floor: as in `prune`.
       budget: what is ranked together, see `budget_prefixes`.
       **options: passed to the criterion.
 
@@ -181,9 +193,8 @@ def prune_agent(
     params = {name: state.params[name] for name in names}
 
     def score_round(i, masks):
-        current = state if masks is None else mask_agent(agent, state, masks)
         now = batch(i) if callable(batch) else batch
-        return score_agent(agent, current, now, jax.random.fold_in(key, i), criterion=criterion, networks=names, masks=masks, **options)
+        return score_agent(agent, state, now, jax.random.fold_in(key, i), criterion=criterion, networks=names, masks=masks, **options)
 
     masks = prune_in_rounds(
         score_round,
@@ -197,6 +208,6 @@ def prune_agent(
         stacked=stacked_leaves(agent, params),
         floor=floor,
         criterion=criterion,
+        masks=_earlier_masks(state, names),
     )
     return mask_agent(agent, state, masks), describe_masks(masks)
-

@@ -10,7 +10,7 @@ ALLOCATIONS = ("global", "uniform", "erk")
 
 
 def largest_remainder(shares: np.ndarray, total: int, caps: np.ndarray, floors: np.ndarray) -> np.ndarray:
-    """Integers between floors and caps that sum to `total`, as near to `shares` as rounding down and then up by largest remainder allows."""
+    """Integers between floors and caps that sum to `total`: `shares` rounded down, and the rest by largest remainder."""
     shares = np.clip(shares, floors, caps)
     counts = np.floor(shares).astype(int)
     for step in (1, -1):
@@ -45,24 +45,27 @@ def allocate(
     stacked: frozenset[str] = frozenset(),
     floor: int = 0,
     scores: dict[str, Any] | None = None,
+    available: dict[str, int] | None = None,
 ) -> dict[str, int] | None:
     """How many weights each layer keeps, summing exactly to `keep`; None where one ranking over all layers decides.
 
     Args:
-      allocation: `global`; `uniform`, the same density everywhere; `erk`, density proportional to (Σ of the kernel's axes) / (product of them),
-        Erdős–Rényi-kernel (Evci et al. 2020).
+      allocation: `global`; `uniform`, the same density everywhere; `erk`, density proportional to (Σ of the kernel's axes) / (product of
+        them), Erdős–Rényi-kernel (Evci et al. 2020).
       shapes: {path: shape} of the kernels that share the budget.
       keep: number of weights to keep among them.
       stacked: paths whose first axis counts members of a stack, which is not part of a kernel's shape.
       floor: at least this many weights in every layer (all of it where it is smaller).
       scores: what a global ranking ranks; needed for `global` with a floor.
+      available: how many weights of each layer an earlier round left; all by default. Shares are of the original sizes.
 
     Raises:
       ValueError: an unknown allocation, or a floor that does not fit the budget.
     """
     if allocation not in ALLOCATIONS:
         raise ValueError(f"allocation={allocation!r} is unknown; expected one of {', '.join(ALLOCATIONS)}")
-    caps = np.array([int(np.prod(shape)) for shape in shapes.values()])
+    sizes = np.array([int(np.prod(shape)) for shape in shapes.values()], int)
+    caps = sizes if available is None else np.array([available[name] for name in shapes], int)
     floors = np.minimum(floor, caps)
     if floors.sum() > keep:
         raise ValueError(f"floor={floor} needs {floors.sum()} weights in {len(caps)} layers but the budget keeps {keep}; lower it")
@@ -70,17 +73,17 @@ def allocate(
         if not floor:
             return None
         flat = np.concatenate([np.ravel(np.asarray(leaf)) for leaf in (scores or {}).values()])
-        owner = np.repeat(np.arange(len(caps)), caps)[np.argsort(-flat, kind="stable")]
+        owner = np.repeat(np.arange(len(sizes)), sizes)[np.argsort(-flat, kind="stable")]
         place = np.empty(len(owner), int)
-        for layer in range(len(caps)):
-            place[owner == layer] = np.arange(caps[layer])
+        for layer in range(len(sizes)):
+            place[owner == layer] = np.arange(sizes[layer])
         first = place < floors[owner]
         chosen = np.concatenate([np.flatnonzero(first), np.flatnonzero(~first)])[:keep]
         counts = np.bincount(owner[chosen], minlength=len(caps))
         return dict(zip(shapes, counts.tolist(), strict=True))
     kernels = [shape[1:] if name in stacked else shape for name, shape in shapes.items()]
     weights = (
-        caps.astype(float) if allocation == "uniform" else np.array([c * sum(k) / np.prod(k) for c, k in zip(caps, kernels, strict=True)])
+        sizes.astype(float) if allocation == "uniform" else np.array([n * sum(k) / np.prod(k) for n, k in zip(sizes, kernels, strict=True)])
     )
     counts = largest_remainder(_scaled_to(keep, weights, caps), keep, caps, floors)
     return dict(zip(shapes, counts.tolist(), strict=True))

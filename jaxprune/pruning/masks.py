@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from jaxprune.parameters import Prunable, apply_masks, is_kernel, prunable_leaves, prunable_tree
 
@@ -25,7 +26,7 @@ def kept_count(sparsity: Any, n: int) -> int:
     Raises:
       ValueError: sparsity is outside [0, 1] or not finite, or n is negative.
     """
-    if isinstance(sparsity, jax.core.Tracer):
+    if isinstance(sparsity, Tracer):
         raise TypeError("kept_count runs on the host: compute the count outside jit and pass it in as an int32")
     value = sparsity if isinstance(sparsity, decimal.Decimal) else decimal.Decimal(str(np.asarray(sparsity)[()]))
     if not value.is_finite() or not 0 <= value <= 1:
@@ -68,7 +69,7 @@ def select(scores: Any, keep: Any) -> Any:
     if isinstance(keep, bool) or not whole:
         raise TypeError(f"expected an integer number of weights to keep, got {keep!r}; kept_count(sparsity, n) turns a sparsity into one")
     size = sum(np.size(leaf) for leaf in jax.tree.leaves(scores))
-    if not isinstance(keep, jax.core.Tracer) and not 0 <= int(keep) <= size:
+    if not isinstance(keep, Tracer) and not 0 <= int(keep) <= size:
         raise ValueError(f"expected to keep between 0 and {size} weights, got {int(keep)}")
     return jax.tree.map(lambda rank: rank < keep, ranks(scores))
 

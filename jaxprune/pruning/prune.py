@@ -9,9 +9,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from jaxprune.criteria.registry import REVIVING, find_criterion, takes_prunable
-from jaxprune.objective import Objective
+from jaxprune.objective import Objective, in_chunks
 from jaxprune.parameters import Prunable, is_kernel, prunable_leaves, replace_leaves
 from jaxprune.pruning.allocation import allocate
 from jaxprune.pruning.masks import apply_masks, dense_masks, select
@@ -34,14 +35,18 @@ def score(
     criterion: Any = "snip",
     masks: Any = None,
     prunable: Prunable = is_kernel,
+    chunk: int | None = None,
     **options: Any,
 ) -> Any:
     """The scores a criterion gives, computed in one jitted program at the highest matrix-product precision.
 
-    One program per network, never a stack of networks: so a run's scores are the same bits whatever runs beside it.
+    One program per network, never a stack of networks: so a run's scores are the same bits whatever runs beside it. With `chunk`, the loss
+    and its derivatives are accumulated over so many rows at a time.
     """
     if isinstance(criterion, str):
         find_criterion(criterion)
+    if chunk is not None:
+        objective = in_chunks(objective, chunk)
     if not isinstance(objective, Objective):
         objective = jax.tree_util.Partial(objective)
     with jax.default_matmul_precision("highest"):
@@ -55,7 +60,7 @@ def check_scores(scores: Any, *, criterion: Any, prunable: Prunable = is_kernel)
       ValueError: a NaN or infinite score (with the leaf's name), or every prunable score zero.
     """
     leaves = prunable_leaves(scores, prunable)
-    if not leaves or any(isinstance(leaf, jax.core.Tracer) for leaf in leaves.values()):
+    if not leaves or any(isinstance(leaf, Tracer) for leaf in leaves.values()):
         return
     leaves = {name: np.asarray(leaf) for name, leaf in leaves.items()}
     for name, leaf in leaves.items():
@@ -80,6 +85,7 @@ def mask_from_scores(
     prunable: Prunable = is_kernel,
     stacked: frozenset[str] = frozenset(),
     floor: int = 0,
+    within: Any = None,
 ) -> Any:
     """Masks that keep the best of each budget.
 
@@ -90,12 +96,20 @@ def mask_from_scores(
       prunable: which leaves are ranked.
       stacked: paths of leaves with a leading member axis.
       floor: at least this many weights in every leaf.
+      within: masks of an earlier round, whose removed weights stay removed; a budget larger than what is left keeps all of that.
     """
+    available = None
+    if within is not None:
+        scores = jax.tree.map(lambda s, mask: jnp.where(mask, s, -jnp.inf), scores, within)
+        available = {name: int(jnp.sum(mask)) for name, mask in prunable_leaves(within, prunable).items()}
     leaves = prunable_leaves(scores, prunable)
     masks: dict[str, Any] = {}
     for prefix, count in keep.items():
         chain = {name: leaf for name, leaf in leaves.items() if below(prefix, name)}
-        counts = allocate(allocation, {name: leaf.shape for name, leaf in chain.items()}, count, stacked=stacked, floor=floor, scores=chain)
+        if available is not None:
+            count = min(count, sum(available[name] for name in chain))
+        shapes = {name: leaf.shape for name, leaf in chain.items()}
+        counts = allocate(allocation, shapes, count, stacked=stacked, floor=floor, scores=chain, available=available)
         if counts is None:
             names = list(chain)
             masks |= dict(zip(names, select([chain[name] for name in names], count), strict=True))
@@ -122,19 +136,33 @@ def prune_in_rounds(
     stacked: frozenset[str] = frozenset(),
     floor: int = 0,
     criterion: Any = "snip",
+    masks: Any = None,
 ) -> Any:
-    """Masks after the last round; `score_round(i, masks)` gives the scores under the masks so far (None in round 0)."""
+    """Masks after the last round.
+
+    Args:
+      score_round: (round, masks so far) -> scores; the masks are None in round 0 unless `masks` is given.
+      params: tree of the prunable leaves and others.
+      sparsity: fraction of each budget's prunable weights to remove.
+      rounds: how often scores are computed.
+      schedule: see `schedules`.
+      allocation: see `allocation`.
+      chains: path prefixes of what is ranked together.
+      prunable: which leaves are ranked.
+      stacked: paths of leaves with a leading member axis.
+      floor: at least this many weights in every leaf.
+      criterion: its name, for errors and for whether it revives weights.
+      masks: of an earlier pruning; what it removed stays removed, and counts as removed.
+    """
     leaves = prunable_leaves(params, prunable)
     sizes = {prefix: sum(int(np.size(leaf)) for name, leaf in leaves.items() if below(prefix, name)) for prefix in chains}
     counts = {prefix: kept_after(sparsity, n, rounds=rounds, schedule=schedule) for prefix, n in sizes.items()}
-    masks = None
     for i in range(rounds):
         scores = score_round(i, masks)
         check_scores(scores, criterion=criterion, prunable=prunable)
-        if masks is not None and criterion not in REVIVING:
-            scores = jax.tree.map(lambda s, mask: jnp.where(mask, s, -jnp.inf), scores, masks)
         keep = {prefix: counts[prefix][i] for prefix in chains}
-        masks = mask_from_scores(scores, keep, allocation=allocation, prunable=prunable, stacked=stacked, floor=floor)
+        within = None if criterion in REVIVING else masks
+        masks = mask_from_scores(scores, keep, allocation=allocation, prunable=prunable, stacked=stacked, floor=floor, within=within)
     return masks
 
 
@@ -151,6 +179,8 @@ def prune(
     allocation: str = "global",
     prunable: Prunable = is_kernel,
     floor: int = 0,
+    masks: Any = None,
+    chunk: int | None = None,
     **options: Any,
 ) -> Any:
     """Masks that keep exactly `kept_count(sparsity, n)` of the n prunable weights of one network.
@@ -169,6 +199,8 @@ def prune(
       allocation: `global`, `uniform` or `erk`; see `allocation`.
       prunable: (path, leaf) -> bool; what is not prunable is held fixed and keeps a mask of True.
       floor: at least this many weights in every leaf; 0 lets a layer go empty.
+      masks: of an earlier pruning; what it removed stays removed.
+      chunk: rows whose loss is differentiated at a time, for more rows than fit into memory at once; all by default.
       **options: passed to the criterion.
 
     Returns:
@@ -185,7 +217,7 @@ def prune(
         current = params if masks is None or revives else apply_masks(params, masks)
         now = rows(i) if callable(rows) else rows
         noise = None if key is None else jax.random.fold_in(key, i)
-        return score(objective, current, now, noise, criterion=criterion, masks=masks, prunable=prunable, **options)
+        return score(objective, current, now, noise, criterion=criterion, masks=masks, prunable=prunable, chunk=chunk, **options)
 
     return prune_in_rounds(
         score_round,
@@ -197,4 +229,5 @@ def prune(
         prunable=prunable,
         floor=floor,
         criterion=criterion,
+        masks=masks,
     )
