@@ -38,8 +38,8 @@ def check(dataset, episodes, with_next, next_at_terminals):
     terminal = [s.last and s.ending in (TERMINAL, BOTH) for s in kept]
     np.testing.assert_array_equal(rows.discounts, [0.0 if end else 1.0 for end in terminal])
     for row, step, end in zip(rows.next_observations, kept, terminal, strict=True):
-        if not end or next_at_terminals:
-            assert row.tolist() == [step.episode, step.step + 1]
+        own = end and not next_at_terminals  # unknown, and of no effect
+        assert row.tolist() == [step.episode, step.step + (0 if own else 1)]
     assert {array.dtype for array in (rows.observations, rows.actions, rows.rewards, rows.next_observations, rows.discounts)} == {
         np.dtype("float32")
     }
