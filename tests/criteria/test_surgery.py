@@ -22,7 +22,7 @@ def dense_gauss_newton(network):
     def outputs(flat):
         return network.objective.outputs(replace_leaves(network.params, unravel(flat)), network.rows).ravel()
 
-    jacobian = np.asarray(jax.jacobian(outputs)(kernels))
+    jacobian = np.asarray(jax.jit(jax.jacobian(outputs))(kernels))
     return 2 * jacobian.T @ jacobian / len(jacobian), np.asarray(kernels)
 
 
