@@ -58,7 +58,7 @@ def sweep_config(*, algos, criteria, sparsities, seeds) -> SweepConfig:
         episodes=EPISODES.value,
         batch_size=BATCH_SIZE.value,
         prune_rows=PRUNE_ROWS.value,
-        networks=NETWORKS.value,
+        networks=None if NETWORKS.value is None else tuple(NETWORKS.value),
         rounds=ROUNDS.value,
         schedule=SCHEDULE.value,
         allocation=ALLOCATION.value,

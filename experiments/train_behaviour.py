@@ -6,7 +6,7 @@ running statistics; every snapshot is evaluated as it would be used to collect d
     python experiments/train_behaviour.py --env_id=Hopper-v5 --steps=5000000 --output=/tmp/hopper
 
 writes OUTPUT/curve.csv (steps, mean, std, min and max return over episodes, seconds) and OUTPUT/snapshots/STEPS.npz, each a file that
-``jaxprune.data.behaviours.load_behaviour`` reads.
+``jaxprune.data.behaviours.load_policy`` reads.
 """
 
 import csv
@@ -107,7 +107,7 @@ def main(_):
                 "return_mean": float(np.mean(returns)),
             }
             path = output / "snapshots" / f"{self.num_timesteps:09d}.npz"
-            np.savez(path, metadata=np.asarray(json.dumps(described)), **arrays)
+            np.savez(path, allow_pickle=False, metadata=np.asarray(json.dumps(described)), **arrays)
             row = [np.mean(returns), np.std(returns), np.min(returns), np.max(returns), time.time() - self.start]
             self.rows.writerow([self.num_timesteps, *(f"{value:.1f}" for value in row)])
             self.file.flush()

@@ -9,7 +9,10 @@ import warnings
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+import jax
 import numpy as np
+
+from jaxprune.spaces import flatten
 
 BACKENDS = ("auto", "envpool", "gymnasium")
 
@@ -62,7 +65,9 @@ class _EnvPool:
         return _flat(observations)
 
     def step(self, actions, indices):
-        stepped, rewards, terminated, truncated, info = self._pool.step(np.asarray(actions, self._action_dtype), np.asarray(indices, np.int32))
+        stepped, rewards, terminated, truncated, info = self._pool.step(
+            np.asarray(actions, self._action_dtype), np.asarray(indices, np.int32)
+        )
         order = np.argsort(info["env_id"])
         return _flat(stepped[order]), np.asarray(rewards[order], np.float64), terminated[order], truncated[order]
 
@@ -85,13 +90,16 @@ class _Gymnasium:
 
     def reset(self):
         self._ended[:] = False
-        firsts = [self._observe(i, env.reset(seed=seed)[0]) for i, (env, seed) in enumerate(zip(self._environments, self._seeds, strict=True))]
+        firsts = [
+            self._observe(i, env.reset(seed=seed)[0]) for i, (env, seed) in enumerate(zip(self._environments, self._seeds, strict=True))
+        ]
         return _flat(np.stack(firsts))
 
     def _observe(self, i, observation):
-        from gymnasium import spaces
-
-        return np.asarray(spaces.flatten(self._environments[i].observation_space, observation), np.float32)
+        if isinstance(observation, np.ndarray):
+            return observation.astype(np.float32)
+        one_step = jax.tree.map(lambda part: np.asarray(part)[None], observation)
+        return flatten(self._environments[i].observation_space, one_step)[0]
 
     def step(self, actions, indices):
         results = []
@@ -146,7 +154,7 @@ def make_batched(env_id: str, seeds: Sequence[int], *, backend: str = "auto", th
         gymnasium.spec(env_id)
     except gymnasium.error.Error as error:
         reason = str(error).splitlines()[0]
-        raise ValueError(f"env_id={env_id!r} is not an environment that is installed here ({reason}); name one such as Hopper-v5") from error
+        raise ValueError(f"env_id={env_id!r} is not an environment that is installed here ({reason}); try Hopper-v5") from error
     if backend == "auto":
         logging.getLogger("jaxprune").info("%s: EnvPool does not have it here, stepping with Gymnasium", env_id)
     return _Gymnasium(env_id, seeds)

@@ -21,8 +21,7 @@ def batch_itself(batch: Any, noise: Any, context: Any) -> Rows:
     return batch
 
 
-@flax.struct.dataclass
-class Objective:
+class Objective(flax.struct.PyTreeNode):
     """The loss of ONE network, every other network held fixed.
 
     Functions are static and `context` (frozen networks, statistics) is the only data, so an objective may be an argument of `jax.jit` and

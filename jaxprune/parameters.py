@@ -73,7 +73,8 @@ class UnitGroup:
       activation: what follows the pre-activation, elementwise; a removed unit still outputs `activation(bias)`.
       producers: (leaf path, axis) of the arrays that make the units, biases included.
       consumers: (leaf path, axis, offset) of the arrays that read them; unit j is at index offset + j of the axis.
-      members: 0 for a plain network; M for a stack of M networks whose leaves carry a leading axis of M. Axes count that axis, which is never a fan.
+      members: 0 for a plain network; M for a stack of M networks whose leaves carry a leading axis of M. Axes count that axis, which is
+        never a fan.
     """
 
     name: str

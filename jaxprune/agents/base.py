@@ -19,8 +19,7 @@ from jaxprune.parameters import UnitGroup, apply_masks, prunable_size
 from jaxprune.pruning.masks import dense_masks
 
 
-@flax.struct.dataclass
-class AgentState:
+class AgentState(flax.struct.PyTreeNode):
     """Everything that training changes; all dicts are by network.
 
     Attributes:
@@ -44,8 +43,7 @@ class AgentState:
     step: jax.Array
 
 
-@flax.struct.dataclass
-class Context:
+class Context(flax.struct.PyTreeNode):
     """What one network's loss may read of the rest of the agent, all held fixed."""
 
     params: dict[str, Any]
@@ -53,8 +51,7 @@ class Context:
     statistics: Statistics
 
 
-@flax.struct.dataclass
-class Policy:
+class Policy(flax.struct.PyTreeNode):
     """What acting needs: parameters of every network and the observation statistics."""
 
     params: dict[str, Any]
@@ -191,7 +188,8 @@ class Agent:
     ) -> tuple[AgentState, dict[str, jax.Array]]:
         """One update of every network that is due, in order, then of the targets.
 
-        Gradients are masked before clipping and moments, updates after weight decay: a masked weight stays exactly 0.0 whatever the optimizer.
+        Gradients are masked before clipping and moments, updates after weight decay: a masked weight stays exactly 0.0 whatever
+        the optimizer.
 
         Args:
           state: the state before.
@@ -296,7 +294,7 @@ def standardize(spec: Spec, batch: Transitions, statistics: Statistics) -> Trans
     )
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _standardized(agent: Agent, name: str) -> Objective:
     """The network's objective with raw batches accepted: cached, so that its functions are one object and compile once."""
     inner = agent.networks[name].objective

@@ -32,12 +32,12 @@ def squared_error(predicted: jax.Array, actions: jax.Array) -> jax.Array:
     return jnp.mean((predicted - actions) ** 2, axis=-1)
 
 
-def bc(spec: Spec, config: BCConfig = BCConfig()) -> Agent:  # noqa: B008 - frozen
+def bc(spec: Spec, config: BCConfig = BCConfig()) -> Agent:
     """Behaviour cloning for continuous actions."""
     return _bc(spec, config, ())
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _bc(spec: Spec, config: BCConfig, widths: tuple[tuple[str, int], ...]) -> Agent:
     mlp = MLP((*sized(widths, "policy", config.hidden), spec.action_size), init_scheme=config.init)
 

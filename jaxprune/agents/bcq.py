@@ -77,12 +77,12 @@ def twin_squared_error(values: jax.Array, targets: jax.Array) -> jax.Array:
     return jnp.sum((values - targets[:, None]) ** 2, axis=-1)
 
 
-def bcq(spec: Spec, config: BCQConfig = BCQConfig()) -> Agent:  # noqa: B008 - frozen
+def bcq(spec: Spec, config: BCQConfig = BCQConfig()) -> Agent:
     """BCQ for continuous actions: networks `vae` (chains encoder and decoder), `critic` (two, stacked) and `actor`."""
     return _bcq(spec, config, ())
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _bcq(spec: Spec, config: BCQConfig, widths: tuple[tuple[str, int], ...]) -> Agent:
     latent = config.latent_per_action * spec.action_size
     both = spec.observation_size + spec.action_size

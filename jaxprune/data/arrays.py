@@ -10,8 +10,8 @@ import numpy as np
 from jaxprune.data import shapes
 from jaxprune.data.assembly import assemble
 from jaxprune.data.episodes import OPEN, TIMEOUT, Log, check_finite, flat_log
-from jaxprune.data.errors import DataError
 from jaxprune.data.transitions import Dataset
+from jaxprune.errors import DataError
 
 
 def from_arrays(

@@ -8,10 +8,10 @@ from absl import logging
 from jaxprune.data import suspicions
 from jaxprune.data.columns import chunks, keep_rows, summarize
 from jaxprune.data.episodes import Log
-from jaxprune.data.errors import DataError
 from jaxprune.data.reference import reference_returns
 from jaxprune.data.report import LoadReport
 from jaxprune.data.transitions import Dataset, Spec, Transitions
+from jaxprune.errors import DataError
 
 
 def assemble(

@@ -10,8 +10,8 @@ from absl import logging
 
 from jaxprune.data.behaviours import LEVELS, TASKS, Policy, load_behaviour
 from jaxprune.data.collection import Episode, collect
-from jaxprune.data.errors import DataError
 from jaxprune.data.storing import recorded_recipe, store
+from jaxprune.errors import DataError
 
 SIZE = 200_000
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from tqdm.auto import tqdm
 
-from jaxprune.data.errors import DataError
 from jaxprune.environments import BatchedEnvironment, make_batched
+from jaxprune.errors import DataError
 
 # (observations [E, S], rng) -> actions [E, A]
 Act = Callable[[np.ndarray, np.random.Generator], np.ndarray]

@@ -10,9 +10,9 @@ import numpy as np
 from jaxprune.data import shapes
 from jaxprune.data.assembly import assemble
 from jaxprune.data.episodes import flat_log
-from jaxprune.data.errors import DataError
-from jaxprune.data.spaces import action_bounds
 from jaxprune.data.transitions import Dataset
+from jaxprune.errors import DataError
+from jaxprune.spaces import action_bounds
 
 _REQUIRED = ("observations", "actions", "rewards", "terminals")
 _OPTIONAL = ("timeouts", "next_observations")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from jaxprune.data.columns import chunks, first_nonfinite
-from jaxprune.data.errors import DataError
+from jaxprune.errors import DataError
 
 TIMEOUT = "last row of an episode cut by a time limit: its next observation was not recorded"
 OPEN = "last row of an episode still open where the recording stops: its next observation was not recorded"

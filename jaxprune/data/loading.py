@@ -8,9 +8,9 @@ from typing import Any
 
 from jaxprune.data.builtin import ensure, is_builtin, parse
 from jaxprune.data.d4rl import load_hdf5
-from jaxprune.data.errors import DataError
 from jaxprune.data.minari_format import load_minari
 from jaxprune.data.transitions import Dataset
+from jaxprune.errors import DataError
 
 _SUFFIXES = (".hdf5", ".h5", ".hdf")
 

@@ -14,9 +14,9 @@ from jaxprune.data.arrays import close_episodes
 from jaxprune.data.assembly import assemble
 from jaxprune.data.cache import cached
 from jaxprune.data.episodes import Log
-from jaxprune.data.errors import DataError
-from jaxprune.data.spaces import action_bounds, flat_size, flatten
 from jaxprune.data.transitions import Dataset
+from jaxprune.errors import DataError
+from jaxprune.spaces import action_bounds, flat_size, flatten
 
 
 def load_minari(
@@ -30,7 +30,7 @@ def load_minari(
 ) -> Dataset:
     """Reads a Minari data set in any of its storage formats, episode by episode in the order of their numbers.
 
-    Observations are flattened as `jaxprune.data.spaces` says. Only the stored metadata are used, so a set without an environment, or with a
+    Observations are flattened as `jaxprune.spaces` says. Only the stored metadata are used, so a set without an environment, or with a
     specification that this Gymnasium cannot read, loads as well.
 
     Args:

@@ -12,8 +12,8 @@ import numpy as np
 from jaxprune.data.behaviours import load_policy
 from jaxprune.data.builtin import is_builtin
 from jaxprune.data.collection import Act, collect
-from jaxprune.data.errors import DataError
 from jaxprune.data.storing import recorded_recipe, store
+from jaxprune.errors import DataError
 
 
 def record(

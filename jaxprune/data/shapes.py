@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxprune.data.errors import DataError
+from jaxprune.errors import DataError
 
 
 def numeric(key: str, array: Any) -> np.ndarray:

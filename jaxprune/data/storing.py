@@ -15,8 +15,8 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from jaxprune.data.collection import Episode
-from jaxprune.data.errors import DataError
 from jaxprune.data.reference import reference_returns
+from jaxprune.errors import DataError
 
 _RECIPE = "jaxprune_recipe"
 _PART = ".jaxprune-part-"

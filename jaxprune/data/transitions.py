@@ -10,8 +10,7 @@ import jax
 import numpy as np
 
 
-@flax.struct.dataclass
-class Transitions:
+class Transitions(flax.struct.PyTreeNode):
     """A log of transitions, or a batch of them; the leading axis counts rows.
 
     Attributes:
@@ -37,8 +36,7 @@ class Transitions:
         return jax.tree.map(lambda array: array[indices], self)
 
 
-@flax.struct.dataclass
-class Statistics:
+class Statistics(flax.struct.PyTreeNode):
     """Mean and standard deviation of every observation coordinate, both [S]."""
 
     mean: Any
@@ -58,8 +56,8 @@ class Spec:
 
     observation_size: int
     action_size: int
-    low: tuple[float, ...]
-    high: tuple[float, ...]
+    low: Any
+    high: Any
     discrete: bool = False
 
     def __post_init__(self):

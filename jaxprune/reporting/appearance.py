@@ -58,7 +58,7 @@ def drawing() -> Iterator[None]:
     """The settings every figure is made under; the caller's own settings come back at the end."""
     import matplotlib
 
-    settings = {
+    settings: dict[Any, Any] = {
         "font.family": ["DejaVu Sans"],
         "font.size": 9,
         "axes.edgecolor": FAINT,

@@ -17,7 +17,9 @@ from jaxprune.training.progress import progress_bar
 
 def episode_seeds(seed: int | Sequence[int], episodes: int) -> np.ndarray:
     """A start seed for each episode, [episodes] int64 below 2³¹; `seed` may be several numbers, such as a run's seed and its step."""
-    return (np.random.SeedSequence(seed).generate_state(episodes) >> 1).astype(np.int64)
+    parts = [int(part) for part in np.ravel(seed)]
+    # SeedSequence takes (1, 0) for 1: the leading count keeps them apart.
+    return (np.random.SeedSequence([len(parts), *parts]).generate_state(episodes) >> 1).astype(np.int64)
 
 
 @functools.partial(jax.jit, static_argnames=("agent",))
@@ -89,7 +91,9 @@ def _action_shape(agent: Agent) -> tuple[int, ...]:
     return () if agent.spec.discrete else (agent.spec.action_size,)
 
 
-def evaluate(agent: Agent, policy: Policy, env_id: str, *, episodes: int, seed: int, backend: str = "auto", progress: bool = False) -> np.ndarray:
+def evaluate(
+    agent: Agent, policy: Policy, env_id: str, *, episodes: int, seed: int, backend: str = "auto", progress: bool = False
+) -> np.ndarray:
     """Undiscounted returns of one policy, [episodes]; each episode starts from its own seed, drawn from `seed`."""
     stacked: Any = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], policy)
     return evaluate_stack(agent, stacked, env_id, episodes=episodes, seeds=[seed], backend=backend, progress=progress)[0]

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxprune.agents.base import Agent, AgentState
+from jaxprune.agents.inert import leave_out_inert
 from jaxprune.data.transitions import Transitions
 from jaxprune.training.progress import progress_bar
 
@@ -18,7 +19,7 @@ def sample(transitions: Transitions, key: jax.Array, batch_size: int) -> Transit
     return transitions.take(jax.random.randint(key, (batch_size,), 0, transitions.rewards.shape[0]))
 
 
-def _train_one(agent: Agent, batch_size: int, phase: int, span: int, state: AgentState, key, transitions: Transitions, blocks):
+def _train_one(agent: Agent, batch_size: int, phase: int, span: int, state: AgentState, key, transitions: Transitions, blocks) -> Any:
     """`blocks` times `span` updates, from a state at `phase` of the agent's period; with more than one block, `span` is that period."""
 
     def update(state, offset):
@@ -68,7 +69,7 @@ def train_blocks(agent, state, key, transitions, blocks, *, batch_size, phase=0,
     if stacked == "vectorized":
         return jax.vmap(one, in_axes=(0, 0, None, None))(state, key, transitions, blocks)
     if stacked == "sequential":
-        return jax.lax.map(lambda run: one(*run, transitions, blocks), (state, key))
+        return jax.lax.map(lambda run: one(run[0], run[1], transitions, blocks), (state, key))
     raise ValueError(f"stacked={stacked!r} is unknown; expected None, 'vectorized' or 'sequential'")
 
 
@@ -94,12 +95,19 @@ def train(
     steps: int,
     key: jax.Array,
     batch_size: int | None = None,
+    compact: bool = True,
     progress: bool = False,
 ) -> tuple[AgentState, dict[str, jax.Array]]:
     """Train one agent for `steps` updates.
 
     The caller's state stays usable: it is copied once, and donated only inside. Update t draws from fold_in(key, t) with t counted from the
     state's first update ever, so two calls of n steps with one key equal one call of 2n.
+
+    A pruned agent is trained without the hidden units that no live path crosses, and given back at the size it had, masks and all. Only
+    units that training cannot move are left out (see `leave_out_inert`), so the path is that of masked training up to rounding, for
+    optimizers that work element by element without noise. The weights of units left out keep the values they had, whatever weight decay or
+    old momentum would have made of them: nothing reads them. After pruning at initialisation with zero biases and ReLU, these are all the
+    units that `jaxprune.compact` would remove; later, or with other activations, compacting first makes the arrays smaller still.
 
     Args:
       agent: the algorithm.
@@ -108,6 +116,7 @@ def train(
       steps: number of updates.
       key: of the run.
       batch_size: rows an update; the config's by default.
+      compact: whether to train in smaller arrays; a state of other widths is another compilation.
       progress: show a progress bar where standard error is a terminal.
 
     Returns:
@@ -116,11 +125,14 @@ def train(
     Raises:
       ValueError: no transitions, or a negative number of steps or rows.
     """
-    batch_size = agent.config.batch_size if batch_size is None else batch_size
+    batch_size = int(agent.config.batch_size if batch_size is None else batch_size)
     if steps < 0 or batch_size < 1:
         raise ValueError(f"expected steps of at least 0 and a batch_size of at least 1, got steps={steps} and batch_size={batch_size}")
     if not transitions.rewards.shape[0]:
         raise ValueError("expected at least one transition to train on, got none")
+    put_back = None
+    if compact and steps:
+        agent, state, put_back = leave_out_inert(agent, state)
     state = jax.tree.map(jnp.copy, state)
     transitions = jax.device_put(transitions)
     phase = int(state.step) % agent.period
@@ -135,4 +147,4 @@ def train(
             if progress:
                 jax.block_until_ready(state.step)
             bar.update(now)
-    return state, totals
+    return (state if put_back is None else put_back(state)), totals

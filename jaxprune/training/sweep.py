@@ -256,4 +256,9 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:
             found[name] = "absent"
     device = jax.devices()[0]
-    return {**found, "python": platform.python_version(), "device": f"{len(jax.devices())} × {device.device_kind}", "cores": str(os.cpu_count())}
+    return {
+        **found,
+        "python": platform.python_version(),
+        "device": f"{len(jax.devices())} × {device.device_kind}",
+        "cores": str(os.cpu_count()),
+    }

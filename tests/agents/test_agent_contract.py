@@ -226,7 +226,9 @@ def test_delayed_updates_are_the_same_with_and_without_a_known_phase(name, spec,
         batch, noise = transitions.take(np.arange(t, t + 20)), agent.draw(jax.random.key(t), 20)
         after, metrics = by_cond(traced, batch, noise)
         known, reported = by_phase(static, batch, noise, phase=t)
-        changed = any((a != b).any() for a, b in zip(jax.tree.leaves(after.params[last]), jax.tree.leaves(traced.params[last]), strict=True))
+        changed = any(
+            (a != b).any() for a, b in zip(jax.tree.leaves(after.params[last]), jax.tree.leaves(traced.params[last]), strict=True)
+        )
         assert changed == ((t + 1) % 3 == 0)
         assert bool(np.isnan(metrics[f"{last}_loss"])) == (not changed)
         assert (f"{last}_loss" in reported) == changed

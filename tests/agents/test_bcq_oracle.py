@@ -58,9 +58,11 @@ def assert_equal(ours, theirs):
         np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-12, err_msg=jax.tree_util.keystr(path))
 
 
-@pytest.fixture()
+@pytest.fixture
 def agent():
-    meta = {name: VECTORS[f"meta/{name}"].item() for name in ("discount", "tau", "lmbda", "phi", "samples", "latent_clip", "lr", "max_action")}
+    meta = {
+        name: VECTORS[f"meta/{name}"].item() for name in ("discount", "tau", "lmbda", "phi", "samples", "latent_clip", "lr", "max_action")
+    }
     assert meta["max_action"] == 1
     config = BCQConfig(
         vae_hidden=(20, 20),

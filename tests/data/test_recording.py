@@ -3,7 +3,7 @@ import pytest
 
 from jaxprune.data import DataError, load
 from jaxprune.data.recording import find_policy, record
-from jaxprune.data.spaces import flat_size, flatten
+from jaxprune.spaces import flat_size, flatten
 
 
 def halves(observations):

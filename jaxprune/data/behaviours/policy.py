@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxprune.data.errors import DataError
+from jaxprune.errors import DataError
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,7 +8,7 @@ import pathlib
 import numpy as np
 
 from jaxprune.data.behaviours.policy import Policy, policy_from_arrays
-from jaxprune.data.errors import DataError
+from jaxprune.errors import DataError
 
 TASKS: dict[str, str] = {"hopper": "Hopper-v5", "walker2d": "Walker2d-v5", "halfcheetah": "HalfCheetah-v5"}
 LEVELS = ("random", "medium", "medium-replay", "medium-expert", "expert")

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxprune.data.errors import DataError
+from jaxprune.errors import DataError
 
 
 def leaves(space: Any, value: Any = None, path: str = "") -> Iterator[tuple[str, Any, Any]]:

@@ -1,0 +1,32 @@
+# Each target does all its own set-up: a virtual environment in .venv with the versions of constraints.txt.
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+OUTPUT ?= demo-output
+
+.PHONY: demo test lint clean
+
+$(VENV)/.demo: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
+	touch $@
+
+$(VENV)/.test: $(VENV)/.demo
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,curvature]'
+	touch $@
+
+demo: $(VENV)/.demo
+	$(BIN)/python experiments/sweep.py --dataset=jaxprune/hopper/medium-v0 --algo=bc --criteria=snip,grasp,random \
+	  --sparsities=0,0.9,0.95,0.99 --seeds=0,1,2 --steps=5000 --eval_every=1000 --episodes=10 --output=$(OUTPUT) --overwrite
+
+test: $(VENV)/.test lint
+	$(BIN)/python -m pytest -n auto
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright --pythonpath $(BIN)/python
+
+clean:
+	rm -rf $(VENV) demo-output

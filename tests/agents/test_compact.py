@@ -1,0 +1,225 @@
+"""A compacted agent computes the same, trains the same, and expands to what it was."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import jaxprune as jp
+from jaxprune.agents.compact import compact, compact_runs, expand, full_sizes, live_widths
+from jaxprune.agents.moments import moments_of
+from jaxprune.training.loop import train_blocks
+from tests.agents.small import NAMES, small_agent
+from tests.conftest import make_transitions, statistics_of
+
+OPTIMIZERS = {
+    "adam": lambda: optax.adam(1e-2),
+    "clipped momentum": lambda: optax.chain(optax.clip_by_global_norm(0.1), optax.sgd(0.05, momentum=0.9, nesterov=True)),
+    "noise": lambda: optax.chain(optax.add_noise(1e-2, 0.5, 0), optax.rmsprop(1e-3)),
+    "accumulated": lambda: optax.MultiSteps(optax.adamw(optax.linear_schedule(1e-2, 1e-3, 9), weight_decay=0.1), 2),
+    "injected": lambda: optax.inject_hyperparams(optax.adam)(learning_rate=1e-3),
+    "factored": lambda: optax.adafactor(1e-3, min_dim_size_to_factor=4),
+    "biases frozen": lambda: optax.multi_transform(
+        {"kernel": optax.adam(1e-3), "bias": optax.set_to_zero()},
+        lambda params: jax.tree_util.tree_map_with_path(lambda path, _: path[-1].key, params),
+    ),
+}
+
+
+def started(name, spec, transitions, sparsity=0.9, criterion="snip", **settings):
+    agent = small_agent(name, spec, **settings)
+    state = agent.init(jax.random.key(0), statistics_of(transitions))
+    return agent, jp.prune_agent(agent, state, transitions.take(np.arange(40)), jax.random.key(1), criterion=criterion, sparsity=sparsity)[
+        0
+    ]
+
+
+def filled(agent, state, seed=0):
+    """The state with other numbers in every array of floats, zero where masked: as if trained for long."""
+    rng = np.random.default_rng(seed)
+
+    def numbers(tree):
+        return jax.tree.map(lambda x: jnp.asarray(rng.normal(size=x.shape), x.dtype) if jnp.issubdtype(x.dtype, jnp.floating) else x, tree)
+
+    filled = dataclasses.replace(
+        state, params=numbers(state.params), targets=numbers(state.targets), opt_state={n: numbers(s) for n, s in state.opt_state.items()}
+    )
+    return jp.agents.sparse.mask_agent(agent, filled, state.masks)
+
+
+def perceptrons(agent, params):
+    """The layers of every multilayer perceptron of the agent."""
+    for name in agent.order:
+        if name in params:
+            for chain in agent.networks[name].chains:
+                yield f"{name}/{chain}", params[name][chain] if chain else params[name]
+
+
+def outputs(agent, params, seed=0):
+    """The outputs of every perceptron for random inputs, in NumPy."""
+    out = {}
+    for label, tree in perceptrons(agent, params):
+        layers = [jax.tree.map(np.asarray, tree[f"Dense_{i}"]) for i in range(len(tree))]
+        kernel = layers[0]["kernel"]
+        x = np.random.default_rng(seed).normal(size=(9, kernel.shape[-2])).astype(kernel.dtype)
+        for i, layer in enumerate(layers):
+            x = np.einsum("...ri,...io->...ro", np.maximum(x, 0) if i else x, layer["kernel"]) + layer["bias"][..., None, :]
+        out[label] = x
+    return out
+
+
+def agree(agent, state, other, other_state, tolerance):
+    for tree in ("params", "targets"):
+        expected, got = outputs(agent, getattr(state, tree)), outputs(other, getattr(other_state, tree))
+        assert expected.keys() == got.keys()
+        for name, value in expected.items():
+            assert np.abs(value - got[name]).max() <= tolerance * np.abs(value).max(), (tree, name)
+
+
+def plain(leaf):
+    return np.asarray(jax.random.key_data(leaf) if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf)
+
+
+def same(a, b):
+    jax.tree.map(lambda x, y: np.testing.assert_array_equal(plain(x), plain(y)), a, b)
+
+
+@pytest.mark.parametrize("criterion", sorted(jp.CRITERIA))
+@pytest.mark.parametrize("name", NAMES)
+def test_same_outputs_and_back(name, criterion, spec, transitions):
+    agent, state = started(name, spec, transitions, criterion=criterion)
+    state = filled(agent, state)
+    small, compacted = compact(agent, state, multiple=1)
+    assert all(width < full_sizes(agent)[group] for group, width in small.widths)
+    assert compacted.total is state.total
+    agree(agent, state, small, compacted, 2e-6)
+    again, twice = compact(small, compacted, multiple=1)
+    assert again is small
+    assert twice is compacted
+    full, expanded = expand(small, compacted)
+    assert full is agent
+    assert jax.tree.structure(expanded) == jax.tree.structure(state)
+    agree(agent, state, full, expanded, 2e-6)
+    same(expanded.units, state.units)
+    for network in agent.order:
+        masks = jax.tree.leaves(expanded.masks[network])
+        for before, now in zip(jax.tree.leaves(state.masks[network]), masks, strict=True):
+            assert not (np.asarray(now) & ~np.asarray(before)).any()
+        optimizer = agent.networks[network].optimizer
+        moments = [moments_of(optimizer, s.opt_state[network], s.params[network]) for s in (state, expanded)]
+        kept = dict(zip([name for name, _ in moments[0][: len(masks)]], masks, strict=True))
+        for (owner, before), (_, now) in zip(*moments, strict=True):
+            np.testing.assert_array_equal(now, np.where(kept[owner], before, 0))
+        for before, now, mask in zip(*(jax.tree.leaves(s.params[network]) for s in (state, expanded)), masks, strict=True):
+            if np.asarray(before).ndim > (2 if agent.networks[network].members else 1):
+                np.testing.assert_array_equal(now, np.where(mask, before, 0))
+            assert not np.asarray(now)[~np.asarray(mask)].any()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_in_64_bit(name, spec, x64):
+    transitions = make_transitions(dtype=np.float64)
+    agent, state = started(name, spec, transitions, sparsity=0.8)
+    for seed in range(5):
+        masks = jax.tree.map(
+            lambda m, seed=seed: jnp.asarray(np.random.default_rng(seed).random(m.shape) < 0.2) | (m.shape[-1] == 1), state.masks
+        )
+        masked = filled(agent, dataclasses.replace(state, masks=masks), seed)
+        small, compacted = compact(agent, masked, multiple=4)
+        agree(agent, masked, small, compacted, 1e-12)
+        agree(agent, masked, *expand(small, compacted), 1e-12)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_dense_agent_is_left_alone(name, spec, transitions):
+    agent, state = started(name, spec, transitions, sparsity=0)
+    small, compacted = compact(agent, state)
+    assert small is agent
+    assert compacted is state
+    assert expand(agent, state)[1] is state
+
+
+@pytest.mark.parametrize("optimizer", sorted(OPTIMIZERS))
+def test_any_optimizer_goes_on_after_compaction(optimizer, spec, transitions):
+    agent, state = started("bc", spec, transitions, optimizer=OPTIMIZERS[optimizer]())
+    state = filled(agent, state)
+    small, compacted = compact(agent, state)
+    fresh = jax.eval_shape(small.networks["policy"].optimizer.init, compacted.params["policy"])
+    assert jax.tree.map(jnp.shape, compacted.opt_state["policy"]) == jax.tree.map(jnp.shape, fresh)
+    back = expand(small, compacted)[1]
+    assert jax.tree.map(jnp.shape, back.opt_state) == jax.tree.map(jnp.shape, state.opt_state)
+    full, trained = expand(small, jp.train(small, compacted, transitions, steps=2, key=jax.random.key(0))[0])
+    for leaf, mask in zip(jax.tree.leaves(trained.params), jax.tree.leaves(trained.masks), strict=True):
+        assert np.isfinite(leaf).all()
+        assert not np.asarray(leaf)[~np.asarray(mask)].any()
+
+
+def test_a_compacted_agent_acts_alike_and_is_saved(spec, transitions, tmp_path):
+    agent, state = started("bcq", spec, transitions)
+    small, compacted = jp.compact(agent, filled(agent, state))
+    observations, key = transitions.observations[:30], jax.random.key(0)
+    expected = agent.act(agent.policy(filled(agent, state)), observations, key)
+    np.testing.assert_allclose(small.act(small.policy(compacted), observations, key), expected, atol=1e-5)
+    jp.save_run(tmp_path / "run", small, compacted, {})
+    restored_agent, restored = jp.load_run(tmp_path / "run")
+    assert restored_agent is small
+    same(restored, compacted)
+
+
+def test_runs_are_stacked_at_the_largest_widths(spec, transitions):
+    agent, first = started("bcq", spec, transitions, sparsity=0.9)
+    _, second = started("bcq", spec, transitions, sparsity=0.8, criterion="random")
+    widths = [live_widths(agent, s, multiple=1) for s in (first, second)]
+    assert any(widths[0][g] < widths[1][g] for g in widths[0])
+    already, smaller = compact(agent, first, multiple=1)
+    common, states = compact_runs([(already, smaller), (agent, second)], multiple=1)
+    assert dict(common.widths) == {g: max(w[g] for w in widths) for g in widths[0] if max(w[g] for w in widths) < full_sizes(agent)[g]}
+    jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
+    for before, now in zip((first, second), states, strict=True):
+        agree(agent, before, common, now, 2e-6)
+        same(expand(common, now)[1].masks, expand(*compact(agent, before, multiple=1))[1].masks)
+    with pytest.raises(ValueError, match="one algorithm"):
+        compact_runs([(agent, first), (small_agent("bc", spec), first)])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_training_in_smaller_arrays_is_masked_training(name, spec):
+    """200 updates in 64-bit to 1e-8, 20 in float32 to 1e-4, from networks pruned at initialisation."""
+    for dtype, steps, tolerance in ((np.float64, 200, 1e-8), (np.float32, 20, 1e-4)):
+        with jax.enable_x64(dtype == np.float64):
+            transitions = make_transitions(dtype=dtype)
+            agent, state = started(name, spec, transitions, sparsity=0.8)
+            key = jax.random.key(3)
+            masked, expected = jp.train(agent, state, transitions, steps=steps, key=key, compact=False)
+            programs = train_blocks._cache_size()
+            now, metrics = jp.train(agent, state, transitions, steps=steps, key=key)
+            assert train_blocks._cache_size() == programs + 1, "nothing was left out"
+            small, compacted = jp.compact(agent, state)
+            other, _ = expand(small, jp.train(small, compacted, transitions, steps=steps, key=key)[0])
+            assert train_blocks._cache_size() == programs + 1, "jp.compact gave other widths"
+            assert other is agent
+            assert jax.tree.structure(now) == jax.tree.structure(masked)
+            for a, b in zip(jax.tree.leaves((now.params, now.targets)), jax.tree.leaves((masked.params, masked.targets)), strict=True):
+                assert np.linalg.norm(a - b) <= tolerance * np.linalg.norm(b)
+            for metric, value in expected.items():
+                np.testing.assert_allclose(metrics[metric], value, rtol=100 * tolerance)
+            same((now.masks, now.units, now.total, now.step), (state.masks, state.units, state.total, masked.step))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_two_calls_of_a_pruned_agent_are_one(name, spec, transitions):
+    """Pruned in the middle of training, when biases and moments are not zero."""
+    agent = small_agent(name, spec)
+    state = agent.init(jax.random.key(0), statistics_of(transitions))
+    key = jax.random.key(7)
+    state, _ = jp.train(agent, state, transitions, steps=3, key=key)
+    state, _ = jp.prune_agent(agent, state, transitions, jax.random.key(1), sparsity=0.93)
+    before = jax.tree.map(lambda x: plain(x).copy(), state)
+    halfway, _ = jp.train(agent, state, transitions, steps=4, key=key)
+    same(state, before)
+    twice, _ = jp.train(agent, halfway, transitions, steps=4, key=key)
+    once, _ = jp.train(agent, state, transitions, steps=8, key=key)
+    same(twice, once)
