@@ -18,6 +18,7 @@ import numpy as np
 from jaxprune.agents.base import Agent, AgentState
 from jaxprune.agents.registry import make
 from jaxprune.agents.sparse import PruneInfo, describe_masks, prune_agent
+from jaxprune.data.reference import normalized_score
 from jaxprune.data.transitions import Dataset, Transitions
 from jaxprune.training.checkpoint import save_run
 from jaxprune.training.evaluation import evaluate_stack
@@ -199,7 +200,7 @@ def run_stack(
                     "return_mean": _number(returns[i].mean()),
                     "return_std": _number(returns[i].std()),
                     "episodes": config.episodes,
-                    "score": _number(_score(dataset, returns[i].mean())),
+                    "score": _number(normalized_score(dataset.reference, returns[i].mean())),
                     "wall_s": round(trained, 3),
                     "eval_s": round(evaluated, 3),
                     "stack": len(runs),
@@ -236,13 +237,6 @@ def _all_finite(params: Any) -> jax.Array:
 
 def _number(value: Any) -> float | None:
     return None if value is None or not np.isfinite(value) else float(value)
-
-
-def _score(dataset: Dataset, value: float) -> float | None:
-    if dataset.reference is None:
-        return None
-    low, high = dataset.reference
-    return 100 * (value - low) / (high - low)
 
 
 def versions() -> dict[str, str]:

@@ -1,0 +1,45 @@
+"""Every Python block of the README runs, and prints what its comments say."""
+
+import contextlib
+import io
+import pathlib
+import re
+
+import jax
+import numpy as np
+import pytest
+
+import jaxprune as jp
+
+ROOT = pathlib.Path(__file__).parents[1]
+BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.S)
+
+
+def prepare_output():
+    """The folder that the README's sweep would have written."""
+    rng = np.random.default_rng(0)
+    observations = rng.normal(size=(200, 4)).astype(np.float32)
+    ends = np.arange(200) % 50 == 49
+    dataset = jp.data.from_arrays(
+        observations, np.tanh(observations[:, :2]), np.zeros(200, np.float32), ends, np.zeros(200, bool), low=-1, high=1
+    )
+    config = jp.SweepConfig("log", sparsities=(0.95,), seeds=(0,), steps=2, eval_every=2, prune_rows=32, evaluate=False)
+    jp.sweep(config, "out", dataset=dataset)
+    return {"jaxprune": jp, "jax": jax, "observations": observations}
+
+
+@pytest.mark.parametrize("index", range(len(BLOCKS)))
+def test_block(index, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code = BLOCKS[index]
+    names = prepare_output() if '"out/runs/' in code else {}
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(code, f"README block {index}", "exec"), names)
+    assert printed.getvalue().split("\n")[:-1] == re.findall(r"print\(.*\)  # (.*)", code)
+    if "actions" in names:
+        assert np.isfinite(np.asarray(names["actions"])).all()
+
+
+def test_there_are_blocks():
+    assert len(BLOCKS) >= 3
