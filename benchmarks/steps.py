@@ -3,8 +3,8 @@
     python -m venv /tmp/torch && /tmp/torch/bin/pip install torch==2.13.0 numpy
     python benchmarks/steps.py --torch_python=/tmp/torch/bin/python --output=results/steps
 
-Every variant runs a slice of steps in turn, round after round, so that a drift of the machine meets all alike; the table gives medians over rounds and
-the median of the ratio to PyTorch within a round. Without --torch_python the ratios are to our own dense step.
+Every variant runs a slice of steps in turn, round after round, so that a drift of the machine meets all alike; the table gives medians over
+rounds and the median of the ratio to PyTorch within a round. Without --torch_python the ratios are to our own dense step.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ import numpy as np
 from absl import app, flags
 
 import jaxprune as jp
-from jaxprune.agents.compact import live_widths
 from jaxprune.training.loop import train_blocks
 from jaxprune.training.sweep import versions
 

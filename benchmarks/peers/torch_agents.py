@@ -1,12 +1,13 @@
 """BC and BCQ steps in idiomatic PyTorch: the peer of `benchmarks/steps.py`.
 
-Dense, on the CPU, with the data already in tensors. `python benchmarks/peers/torch_agents.py` checks the BCQ step against the recorded steps
-of `tests/vectors/bcq.npz`; needs only torch and numpy.
+Dense, on the CPU, with the data already in tensors. `python benchmarks/peers/torch_agents.py` checks the BCQ step against the recorded
+steps of `tests/vectors/bcq.npz`; needs only torch and numpy.
 """
 
 from __future__ import annotations
 
 import copy
+import itertools
 import pathlib
 
 import numpy as np
@@ -18,7 +19,7 @@ from torch import nn
 class MLP(nn.Sequential):
     def __init__(self, *sizes: int):
         layers: list[nn.Module] = []
-        for inputs, outputs in zip(sizes[:-1], sizes[1:], strict=True):
+        for inputs, outputs in itertools.pairwise(sizes):
             layers += [nn.Linear(inputs, outputs), nn.ReLU()]
         super().__init__(*layers[:-1])
 
@@ -178,9 +179,8 @@ def check(path: pathlib.Path) -> float:
 
     visit(0, load=True)
     for i in range(5):
-        batch = [
-            torch.as_tensor(recorded[f"batch/{i}/{key}"]) for key in ("observations", "actions", "rewards", "next_observations", "not_done")
-        ]
+        columns = ("observations", "actions", "rewards", "next_observations", "not_done")
+        batch = [torch.as_tensor(recorded[f"batch/{i}/{column}"]) for column in columns]
         keys = {"eps": "vae_eps", "next": "next_latent_unclipped", "now": "latent_unclipped"}
         agent.step(*batch, noise={ours: torch.as_tensor(recorded[f"noise/{i}/{theirs}"]) for ours, theirs in keys.items()})
         if i in (0, 4):
