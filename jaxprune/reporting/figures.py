@@ -83,7 +83,7 @@ def return_against_sparsity(
             axes.set_ylim(0, high)
         axes.set_xticks([places[sparsity] for sparsity in sparsities], _sparsity_ticks(sparsities, cells))
         axes.set_xlabel("Sparsity" + (", and prunable weights kept" if _kept_counts(cells) else "") + " (log scale of what is kept)")
-        axes.set_ylabel("Return" if value == "return" else "Normalised score")
+        axes.set_ylabel("Return" if value == "return" else "Normalised score (0 random, 100 expert)")
         axes.grid(axis="y")
         _number_axis(axes.yaxis)
         _label_ends(axes, ends)

@@ -21,7 +21,8 @@ from jaxprune.reporting.tables import brackets_text, csv_text, kept_text, ratio_
 __all__ = ["report_html", "text_table", "write_report"]
 
 # Keys of `config` that have a place of their own; everything else is listed as it is.
-COMMAND, VERSIONS, HARDWARE, BEHAVIOUR = "command", "versions", "hardware", "behaviour_return"
+COMMAND, VERSIONS, HARDWARE = "command", "versions", "hardware"
+BEHAVIOUR, BEHAVIOUR_SCORE = "behaviour_return", "behaviour_score"
 
 
 def write_report(
@@ -37,8 +38,8 @@ def write_report(
     Args:
       path: of the file; its folder must exist.
       records: one row per run and evaluation (see `summary.runs_of`).
-      config: of the sweep. `command` (str), `versions` and `hardware` (mappings or str) and `behaviour_return` (of the policy that
-        recorded the data: a float, or {dataset: float}) are shown in their own places, the rest in a list.
+      config: of the sweep. `command` (str), `versions` and `hardware` (mappings or str), `behaviour_return` and `behaviour_score` (of the
+        policy that recorded the data: a float, or {dataset: float}) are shown in their own places, the rest in a list.
       layers: one row per run and layer: algo, criterion, sparsity, seed, layer, kept, total; optionally dataset and network.
       notes: paragraphs shown below the title.
 
@@ -111,7 +112,7 @@ def _part(
     labels: dict[Series, str],
     rows: list[Record],
     layers: list[Record],
-    behaviour: float | None,
+    behaviour: tuple[float | None, float | None],
     *,
     alone: bool,
 ) -> list[str]:
@@ -122,8 +123,10 @@ def _part(
         body.append("<p>" + page.words(" ".join(warnings)) + "</p>")
     finished = [cell for cell in cells if cell.returns]
     if finished:
-        drawn = return_against_sparsity(rows, behaviour=behaviour)
-        image = to_svg(drawn, prefix=f"returns-{place}", title=f"{about}: return against sparsity", description=_described(cells, labels))
+        scored = all(cell.scores for cell in finished)
+        drawn = return_against_sparsity(rows, value="score" if scored else "return", behaviour=behaviour[scored])
+        kind = "normalised score" if scored else "return"
+        image = to_svg(drawn, prefix=f"returns-{place}", title=f"{about}: {kind} against sparsity", description=_described(cells, labels))
         body.append(page.figure(image, f"{about}. {_marks(cells)}"))
     body.append(_table(f"{about}{_prunable(cells)}: return and score over seeds, in brackets {brackets_text(cells)}", cells, labels))
     if finished and max(len(run.steps) for cell in finished for run in cell.runs) > 1:
@@ -272,11 +275,16 @@ def _layers_described(layers: Sequence[Record]) -> str:
     return f"Fraction of weights kept in each of {len(names)} layers ({', '.join(names)}), by criterion and sparsity."
 
 
-def _behaviour(config: Mapping[str, Any], dataset: str) -> float | None:
-    value = config.get(BEHAVIOUR)
-    if isinstance(value, Mapping):
-        value = value.get(dataset)
-    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
+def _behaviour(config: Mapping[str, Any], dataset: str) -> tuple[float | None, float | None]:
+    """Return and score of the policy that recorded the data."""
+
+    def number(key: str) -> float | None:
+        value = config.get(key)
+        if isinstance(value, Mapping):
+            value = value.get(dataset)
+        return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
+
+    return number(BEHAVIOUR), number(BEHAVIOUR_SCORE)
 
 
 def _paired(rows: Sequence[Record]) -> list[tuple[Record, tuple[str, str]]]:

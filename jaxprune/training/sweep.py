@@ -112,12 +112,14 @@ def sweep(
     agents = {algo: make(algo, dataset.spec, **config.settings) for algo in config.algos}
     runs = expand(config)
     folder = OutputFolder(output_dir, overwrite=overwrite)
+    behaviour = float(dataset.report.return_statistics["mean"])
     described = {
         **dataclasses.asdict(config),
         "env_id": env_id,
         "command": command,
         "versions": versions(),
-        "behaviour_return": dataset.report.return_statistics["mean"],
+        "behaviour_return": behaviour,
+        "behaviour_score": _number(normalized_score(dataset.reference, behaviour)),
     }
     folder.write_config(described)
 

@@ -171,10 +171,13 @@ def test_the_records_travel_as_csv(tmp_path, records):
     assert base64.b64decode(link.split("base64,")[1]).decode() == csv_text(records)
 
 
-def test_behaviour_return_by_data_set(tmp_path, records):
-    assert "Behaviour" in written(tmp_path, records, {"behaviour_return": {"jaxprune/hopper/medium-v0": 1500.0}}).text
-    assert "Behaviour" in written(tmp_path, records, {"behaviour_return": 1500}).text
-    assert "Behaviour" not in written(tmp_path, records, {"behaviour_return": None}).text
+def test_behaviour_by_data_set_in_the_unit_of_the_plot(tmp_path, records):
+    name = "jaxprune/hopper/medium-v0"
+    assert "Behaviour" in written(tmp_path, records, {"behaviour_return": {name: 1500.0}, "behaviour_score": {name: 46.7}}).text
+    assert "Behaviour" in written(tmp_path, records, {"behaviour_score": 46.7}).text
+    assert "Behaviour" not in written(tmp_path, records, {"behaviour_return": 1500, "behaviour_score": None}).text
+    unscored = [{**record, "score": None} for record in records]
+    assert "Behaviour" in written(tmp_path, unscored, {"behaviour_return": 1500, "behaviour_score": None}).text
 
 
 def test_several_data_sets_are_pooled(tmp_path):
