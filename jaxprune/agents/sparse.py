@@ -9,14 +9,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 from jaxprune.agents.base import Agent, AgentState
 from jaxprune.criteria.registry import REVIVING
+from jaxprune.agents.moments import map_moments
 from jaxprune.data.transitions import Transitions
 from jaxprune.parameters import is_kernel, prunable_leaves
 from jaxprune.pruning.masks import apply_masks
 from jaxprune.pruning.prune import prune_in_rounds, score
+from jaxprune.pruning.unit_layout import named_leaves
 
 BUDGETS = ("mlp", "network", "pooled")
 
@@ -129,17 +130,16 @@ def mask_agent(agent: Agent, state: AgentState, masks: dict[str, Any]) -> AgentS
         params[name] = apply_masks(params[name], mask)
         if name in targets:
             targets[name] = apply_masks(targets[name], mask)
-        opt_state[name] = optax.tree_utils.tree_map_params(
-            agent.networks[name].optimizer,
-            lambda moment, keep: jnp.where(keep, moment, jnp.zeros((), moment.dtype)),
-            opt_state[name],
-            mask,
-        )
+        if name in opt_state:
+            optimizer, keep = agent.networks[name].optimizer, named_leaves(mask)
+            opt_state[name] = map_moments(
+                optimizer, lambda path, moment, keep=keep: apply_masks(moment, keep[path]), opt_state[name], params[name]
+            )
     return dataclasses.replace(state, params=params, targets=targets, opt_state=opt_state, masks={**state.masks, **masks})
 
 
-def _earlier_masks(state: AgentState, names: tuple[str, ...]) -> dict[str, Any] | None:
-    """The masks in force, None where they keep everything."""
+def masks_in_force(state: AgentState, names: tuple[str, ...]) -> dict[str, Any] | None:
+    """{network: masks} of a state, None where they keep everything."""
     masks = {name: state.masks[name] for name in names}
     return None if all(bool(jnp.all(leaf)) for leaf in jax.tree.leaves(masks)) else masks
 
@@ -208,6 +208,6 @@ def prune_agent(
         stacked=stacked_leaves(agent, params),
         floor=floor,
         criterion=criterion,
-        masks=_earlier_masks(state, names),
+        masks=masks_in_force(state, names),
     )
     return mask_agent(agent, state, masks), describe_masks(masks)
