@@ -45,8 +45,8 @@ def lottery_ticket(
 ) -> tuple[AgentState, PruneInfo]:
     """Iterative magnitude pruning with weight rewinding (Frankle and Carbin 2019; Frankle et al. 2020).
 
-    Each round trains to update `steps`, removes the smallest trained weights, and rewinds the rest, optimizers and targets with them, to what
-    they were after update `rewind_to`. It costs rewind_to + rounds·(steps − rewind_to) updates before the training that counts.
+    Each round trains to update `steps`, removes the smallest trained weights, and rewinds the rest, optimizers and targets with them, to
+    what they were after update `rewind_to`. It costs rewind_to + rounds·(steps − rewind_to) updates before the training that counts.
 
     Args:
       agent: the algorithm.
