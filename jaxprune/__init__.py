@@ -5,11 +5,13 @@
 
 from jaxprune import agents, data
 from jaxprune.agents.base import Agent, AgentState, Policy
+from jaxprune.agents.compact import compact, compact_runs, expand
 from jaxprune.agents.sparse import PruneInfo, prune_agent
 from jaxprune.criteria import CRITERIA
 from jaxprune.data.transitions import Spec
 from jaxprune.objective import Objective
 from jaxprune.parameters import UnitGroup, is_kernel
+from jaxprune.pruning.compaction import compact_tree, effective_density
 from jaxprune.pruning.masks import apply_masks, density, invert_scores, kept_count, select, shuffle_masks
 from jaxprune.pruning.prune import prune
 from jaxprune.training.checkpoint import load_run, save_run
@@ -32,9 +34,14 @@ __all__ = [
     "UnitGroup",
     "agents",
     "apply_masks",
+    "compact",
+    "compact_runs",
+    "compact_tree",
     "data",
     "density",
+    "effective_density",
     "evaluate",
+    "expand",
     "invert_scores",
     "is_kernel",
     "kept_count",

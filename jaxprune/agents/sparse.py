@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxprune.agents.base import Agent, AgentState
-from jaxprune.criteria.registry import REVIVING
 from jaxprune.agents.moments import map_moments
+from jaxprune.criteria.registry import REVIVING
 from jaxprune.data.transitions import Transitions
 from jaxprune.parameters import is_kernel, prunable_leaves
 from jaxprune.pruning.masks import apply_masks

@@ -16,6 +16,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from jaxprune.parameters import Prunable, UnitGroup, is_kernel, prunable_leaves
 from jaxprune.pruning.unit_layout import Segment, UnitLayout, as_declared, bias_beside, is_bias, map_named, named_leaves, per_member
@@ -51,7 +52,7 @@ class Plan:
 def _concrete(masks: Any) -> dict[str, np.ndarray]:
     leaves = named_leaves(masks)
     for name, leaf in leaves.items():
-        if isinstance(leaf, jax.core.Tracer):
+        if isinstance(leaf, Tracer):
             raise TypeError(
                 f"the masks of {name} are traced, but a compacted network's shapes depend on them: compact outside jit, vmap and scan"
             )
@@ -103,7 +104,7 @@ class _Liveness:
         return self._any(group, [self.crossing(*end) for end in producers if self.masks[end[0]].ndim > 2])
 
     def _any(self, group: UnitGroup, parts: list[np.ndarray]) -> np.ndarray:
-        return np.logical_or.reduce([np.zeros_like(self.alive[group.name]), *parts])
+        return np.asarray(np.logical_or.reduce([np.zeros_like(self.alive[group.name]), *parts]))
 
     def foldable(self, group: UnitGroup) -> np.ndarray:
         """Units whose constant has a place to go: every live weight that reads it leads to a bias that is not masked.

@@ -1,6 +1,6 @@
 """A compacted agent computes the same, trains the same, and expands to what it was."""
 
-import dataclasses
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,10 @@ from jaxprune.agents.compact import compact, compact_runs, expand, full_sizes, l
 from jaxprune.agents.moments import moments_of
 from jaxprune.training.loop import train_blocks
 from tests.agents.small import NAMES, small_agent
+from tests.agents.states import agree, filled, fresh_state, plain, same, with_random_masks
 from tests.conftest import make_transitions, statistics_of
+
+double: Any = np.float64
 
 OPTIMIZERS = {
     "adam": lambda: optax.adam(1e-2),
@@ -31,60 +34,12 @@ OPTIMIZERS = {
 
 def started(name, spec, transitions, sparsity=0.9, criterion="snip", **settings):
     agent = small_agent(name, spec, **settings)
-    state = agent.init(jax.random.key(0), statistics_of(transitions))
-    return agent, jp.prune_agent(agent, state, transitions.take(np.arange(40)), jax.random.key(1), criterion=criterion, sparsity=sparsity)[
-        0
-    ]
+    state = fresh_state(agent, statistics_of(transitions))
+    return agent, jp.prune_agent(agent, state, transitions, jax.random.key(1), criterion=criterion, sparsity=sparsity)[0]
 
 
-def filled(agent, state, seed=0):
-    """The state with other numbers in every array of floats, zero where masked: as if trained for long."""
-    rng = np.random.default_rng(seed)
-
-    def numbers(tree):
-        return jax.tree.map(lambda x: jnp.asarray(rng.normal(size=x.shape), x.dtype) if jnp.issubdtype(x.dtype, jnp.floating) else x, tree)
-
-    filled = dataclasses.replace(
-        state, params=numbers(state.params), targets=numbers(state.targets), opt_state={n: numbers(s) for n, s in state.opt_state.items()}
-    )
-    return jp.agents.sparse.mask_agent(agent, filled, state.masks)
-
-
-def perceptrons(agent, params):
-    """The layers of every multilayer perceptron of the agent."""
-    for name in agent.order:
-        if name in params:
-            for chain in agent.networks[name].chains:
-                yield f"{name}/{chain}", params[name][chain] if chain else params[name]
-
-
-def outputs(agent, params, seed=0):
-    """The outputs of every perceptron for random inputs, in NumPy."""
-    out = {}
-    for label, tree in perceptrons(agent, params):
-        layers = [jax.tree.map(np.asarray, tree[f"Dense_{i}"]) for i in range(len(tree))]
-        kernel = layers[0]["kernel"]
-        x = np.random.default_rng(seed).normal(size=(9, kernel.shape[-2])).astype(kernel.dtype)
-        for i, layer in enumerate(layers):
-            x = np.einsum("...ri,...io->...ro", np.maximum(x, 0) if i else x, layer["kernel"]) + layer["bias"][..., None, :]
-        out[label] = x
-    return out
-
-
-def agree(agent, state, other, other_state, tolerance):
-    for tree in ("params", "targets"):
-        expected, got = outputs(agent, getattr(state, tree)), outputs(other, getattr(other_state, tree))
-        assert expected.keys() == got.keys()
-        for name, value in expected.items():
-            assert np.abs(value - got[name]).max() <= tolerance * np.abs(value).max(), (tree, name)
-
-
-def plain(leaf):
-    return np.asarray(jax.random.key_data(leaf) if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf)
-
-
-def same(a, b):
-    jax.tree.map(lambda x, y: np.testing.assert_array_equal(plain(x), plain(y)), a, b)
+def programs_compiled() -> int:
+    return getattr(train_blocks, "_cache_size")()  # noqa: B009 - not in jax's type stubs
 
 
 @pytest.mark.parametrize("criterion", sorted(jp.CRITERIA))
@@ -121,13 +76,11 @@ def test_same_outputs_and_back(name, criterion, spec, transitions):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_in_64_bit(name, spec, x64):
-    transitions = make_transitions(dtype=np.float64)
-    agent, state = started(name, spec, transitions, sparsity=0.8)
+    transitions = make_transitions(dtype=double)
+    agent = small_agent(name, spec)
+    state = fresh_state(agent, statistics_of(transitions))
     for seed in range(5):
-        masks = jax.tree.map(
-            lambda m, seed=seed: jnp.asarray(np.random.default_rng(seed).random(m.shape) < 0.2) | (m.shape[-1] == 1), state.masks
-        )
-        masked = filled(agent, dataclasses.replace(state, masks=masks), seed)
+        masked = filled(agent, with_random_masks(agent, state, 0.15, seed), seed)
         small, compacted = compact(agent, masked, multiple=4)
         agree(agent, masked, small, compacted, 1e-12)
         agree(agent, masked, *expand(small, compacted), 1e-12)
@@ -135,7 +88,8 @@ def test_in_64_bit(name, spec, x64):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_dense_agent_is_left_alone(name, spec, transitions):
-    agent, state = started(name, spec, transitions, sparsity=0)
+    agent = small_agent(name, spec)
+    state = fresh_state(agent, statistics_of(transitions))
     small, compacted = compact(agent, state)
     assert small is agent
     assert compacted is state
@@ -151,14 +105,14 @@ def test_any_optimizer_goes_on_after_compaction(optimizer, spec, transitions):
     assert jax.tree.map(jnp.shape, compacted.opt_state["policy"]) == jax.tree.map(jnp.shape, fresh)
     back = expand(small, compacted)[1]
     assert jax.tree.map(jnp.shape, back.opt_state) == jax.tree.map(jnp.shape, state.opt_state)
-    full, trained = expand(small, jp.train(small, compacted, transitions, steps=2, key=jax.random.key(0))[0])
+    _, trained = expand(small, jp.train(small, compacted, transitions, steps=2, key=jax.random.key(0))[0])
     for leaf, mask in zip(jax.tree.leaves(trained.params), jax.tree.leaves(trained.masks), strict=True):
         assert np.isfinite(leaf).all()
         assert not np.asarray(leaf)[~np.asarray(mask)].any()
 
 
 def test_a_compacted_agent_acts_alike_and_is_saved(spec, transitions, tmp_path):
-    agent, state = started("bcq", spec, transitions)
+    agent, state = started("bc", spec, transitions)
     small, compacted = jp.compact(agent, filled(agent, state))
     observations, key = transitions.observations[:30], jax.random.key(0)
     expected = agent.act(agent.policy(filled(agent, state)), observations, key)
@@ -188,18 +142,18 @@ def test_runs_are_stacked_at_the_largest_widths(spec, transitions):
 @pytest.mark.parametrize("name", NAMES)
 def test_training_in_smaller_arrays_is_masked_training(name, spec):
     """200 updates in 64-bit to 1e-8, 20 in float32 to 1e-4, from networks pruned at initialisation."""
-    for dtype, steps, tolerance in ((np.float64, 200, 1e-8), (np.float32, 20, 1e-4)):
-        with jax.enable_x64(dtype == np.float64):
+    for dtype, steps, tolerance in ((double, 200, 1e-8), (np.float32, 20, 1e-4)):
+        with jax.enable_x64(dtype == double):
             transitions = make_transitions(dtype=dtype)
             agent, state = started(name, spec, transitions, sparsity=0.8)
             key = jax.random.key(3)
             masked, expected = jp.train(agent, state, transitions, steps=steps, key=key, compact=False)
-            programs = train_blocks._cache_size()
+            programs = programs_compiled()
             now, metrics = jp.train(agent, state, transitions, steps=steps, key=key)
-            assert train_blocks._cache_size() == programs + 1, "nothing was left out"
+            assert programs_compiled() == programs + 1, "nothing was left out"
             small, compacted = jp.compact(agent, state)
             other, _ = expand(small, jp.train(small, compacted, transitions, steps=steps, key=key)[0])
-            assert train_blocks._cache_size() == programs + 1, "jp.compact gave other widths"
+            assert programs_compiled() == programs + 1, "jp.compact gave other widths"
             assert other is agent
             assert jax.tree.structure(now) == jax.tree.structure(masked)
             for a, b in zip(jax.tree.leaves((now.params, now.targets)), jax.tree.leaves((masked.params, masked.targets)), strict=True):
@@ -212,11 +166,8 @@ def test_training_in_smaller_arrays_is_masked_training(name, spec):
 @pytest.mark.parametrize("name", NAMES)
 def test_two_calls_of_a_pruned_agent_are_one(name, spec, transitions):
     """Pruned in the middle of training, when biases and moments are not zero."""
-    agent = small_agent(name, spec)
-    state = agent.init(jax.random.key(0), statistics_of(transitions))
-    key = jax.random.key(7)
-    state, _ = jp.train(agent, state, transitions, steps=3, key=key)
-    state, _ = jp.prune_agent(agent, state, transitions, jax.random.key(1), sparsity=0.93)
+    agent, state = started(name, spec, transitions, sparsity=0.93)
+    state, key = filled(agent, state), jax.random.key(7)
     before = jax.tree.map(lambda x: plain(x).copy(), state)
     halfway, _ = jp.train(agent, state, transitions, steps=4, key=key)
     same(state, before)
