@@ -76,6 +76,12 @@ def row_factors(objective: Any, params: Any, row: Any, curvature: str) -> Any:
     return jax.vmap(lambda column: pullback(column)[0])(root)
 
 
+def output_size(objective: Any, params: Any, rows: Any) -> int:
+    """K, the number of outputs of one row."""
+    outputs = jax.eval_shape(objective.outputs, params, rows)
+    return sum(leaf.size // row_count(rows) for leaf in jax.tree.leaves(outputs))
+
+
 def rows_at_once(params: Any, rows: Any) -> int:
     """How many rows to differentiate side by side.
 
