@@ -14,6 +14,9 @@ from jaxprune.criteria.magnitude import magnitude
 from jaxprune.criteria.random import random
 from jaxprune.criteria.snip import force, snip
 from jaxprune.criteria.synflow import synflow
+from jaxprune.criteria.units import UNIT_CRITERIA
+
+__all__ = ["CRITERIA", "REVIVING", "UNIT_CRITERIA", "Criterion", "find_criterion", "takes_prunable"]
 
 
 class Criterion(Protocol):
