@@ -157,11 +157,12 @@ def prune_in_rounds(
     leaves = prunable_leaves(params, prunable)
     sizes = {prefix: sum(int(np.size(leaf)) for name, leaf in leaves.items() if below(prefix, name)) for prefix in chains}
     counts = {prefix: kept_after(sparsity, n, rounds=rounds, schedule=schedule) for prefix, n in sizes.items()}
+    earlier = masks
     for i in range(rounds):
         scores = score_round(i, masks)
         check_scores(scores, criterion=criterion, prunable=prunable)
         keep = {prefix: counts[prefix][i] for prefix in chains}
-        within = None if criterion in REVIVING else masks
+        within = earlier if criterion in REVIVING else masks
         masks = mask_from_scores(scores, keep, allocation=allocation, prunable=prunable, stacked=stacked, floor=floor, within=within)
     return masks
 
