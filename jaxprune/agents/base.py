@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import flax.struct
@@ -145,8 +145,14 @@ class Agent:
         items = widths.items() if isinstance(widths, dict) else widths
         return self.build(self.spec, self.config, tuple(sorted(items)))
 
-    def init(self, key: jax.Array, statistics: Statistics) -> AgentState:
-        """A dense state at step 0. Targets are copies, so that the state may be donated."""
+    def init(self, key: jax.Array, statistics: Statistics, *, optimizers: bool = True) -> AgentState:
+        """A dense state at step 0. Targets are copies, so that the state may be donated.
+
+        Args:
+          key: for the parameters.
+          statistics: of the raw observations.
+          optimizers: False leaves `opt_state` empty, for `restart_optimizers` to fill once the arrays are small.
+        """
         params = {name: net.init(jax.random.fold_in(key, i)) for i, (name, net) in enumerate(self.networks.items())}
         dtype = jnp.result_type(*jax.tree.leaves(params))
         if getattr(self.config, "normalize", True):
@@ -157,13 +163,19 @@ class Agent:
         return AgentState(
             params=params,
             targets={name: jax.tree.map(jnp.copy, params[name]) for name in self.targets},
-            opt_state={name: network.optimizer.init(params[name]) for name, network in self.networks.items()},
+            opt_state={name: network.optimizer.init(params[name]) for name, network in self.networks.items() if optimizers},
             masks={name: dense_masks(params[name]) for name in params},
             statistics=statistics,
             units={name: {group.name: _original_units(group) for group in network.groups} for name, network in self.networks.items()},
             total={name: jnp.asarray(prunable_size(params[name]), jnp.int32) for name in params},
             step=jnp.zeros((), jnp.int32),
         )
+
+    def restart_optimizers(self, state: AgentState, networks: Sequence[str] | None = None) -> AgentState:
+        """The state with fresh optimizer states, of all networks or of those named."""
+        names = self.order if networks is None else networks
+        fresh = {name: self.networks[name].optimizer.init(state.params[name]) for name in names}
+        return dataclasses.replace(state, opt_state={**state.opt_state, **fresh})
 
     def policy(self, state: AgentState) -> Policy:
         """The part of a state that acts. It shares the state's arrays."""

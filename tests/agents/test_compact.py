@@ -174,3 +174,15 @@ def test_two_calls_of_a_pruned_agent_are_one(name, spec, transitions):
     twice, _ = jp.train(agent, halfway, transitions, steps=4, key=key)
     once, _ = jp.train(agent, state, transitions, steps=8, key=key)
     same(twice, once)
+
+
+def test_no_dense_optimizer_state_is_needed(spec, transitions):
+    agent = small_agent("bc", spec)
+    dense, bare = (agent.init(jax.random.key(0), statistics_of(transitions), optimizers=flag) for flag in (True, False))
+    assert not bare.opt_state
+    results = []
+    for state in (dense, bare):
+        pruned, _ = jp.prune_agent(agent, state, transitions, jax.random.key(1), sparsity=0.9)
+        small, compacted = jp.compact(agent, pruned)
+        results.append(compacted if state is dense else small.restart_optimizers(compacted))
+    same(*results)
