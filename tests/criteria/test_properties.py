@@ -146,11 +146,10 @@ def test_extreme_sparsities(criterion, sparsity):
 
 
 @pytest.mark.parametrize("criterion", DATA)
-@pytest.mark.parametrize("chunk", [2, 9])
-def test_chunks_give_the_same_mask(criterion, chunk):
+def test_chunks_give_the_same_mask(criterion):
     params, rows = problem(3)
     objective = OBJECTIVE.replace(context=jnp.float64(1))
-    masks = [prune(objective, params, rows, criterion=criterion, sparsity=0.8, chunk=c) for c in (None, chunk)]
+    masks = [prune(objective, params, rows, criterion=criterion, sparsity=0.8, chunk=chunk) for chunk in (None, 2)]
     np.testing.assert_array_equal(flat(masks[0]), flat(masks[1]))
 
 
