@@ -8,6 +8,7 @@ OUTPUT/NETWORK.png (heat maps of the first seed).
 """
 
 import csv
+import dataclasses
 import itertools
 import pathlib
 
@@ -23,7 +24,7 @@ from jaxprune.pruning.inspection import count_units, effective_density, jaccard
 from jaxprune.reporting.layers import layer_fractions
 from jaxprune.reporting.mask_figure import mask_figure
 from jaxprune.training.grid import expand
-from jaxprune.training.sweep import start_run
+from jaxprune.training.start import start_run
 
 ALGO = flags.DEFINE_string("algo", "bcq", "Algorithm.")
 CRITERIA = flags.DEFINE_list("criteria", ["snip", "grasp", "magnitude", "random"], "Pruning criteria.")
@@ -40,13 +41,14 @@ def overlap(masks, pairs) -> str:
 def main():
     seeds = numbers("seeds", SEEDS.value, int)
     config = sweep_config(algos=(ALGO.value,), criteria=tuple(CRITERIA.value), sparsities=(SPARSITY.value,), seeds=seeds)
+    config = dataclasses.replace(config, compact=False)
     if not 0 < SPARSITY.value < 1:
         raise ValueError(f"--sparsity={SPARSITY.value}: expected a fraction between 0 and 1, both excluded: there is no mask to look at")
     folder = pathlib.Path(OUTPUT.value)
     folder.mkdir(parents=True, exist_ok=True)
     dataset = jp.data.load(config.dataset, clip_actions=config.clip_actions)
     agent = jp.agents.make(ALGO.value, dataset.spec, **config.settings)
-    states = {(run.criterion, run.seed): start_run(agent, run, config, dataset, dataset.transitions)[0] for run in expand(config)}
+    states = {(run.criterion, run.seed): start_run(agent, run, config, dataset, dataset.transitions).state for run in expand(config)}
 
     rows = []
     for name in config.networks or agent.order:

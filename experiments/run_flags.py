@@ -21,6 +21,12 @@ SCHEDULE = flags.DEFINE_string("schedule", "exponential", "How much each round p
 ALLOCATION = flags.DEFINE_string("allocation", "global", "How a budget is divided between layers: global, uniform or erk.")
 FLOOR = flags.DEFINE_integer("floor", 0, "At least this many weights in every layer.")
 BUDGET = flags.DEFINE_string("budget", "mlp", "What is ranked together: mlp, network or pooled.")
+STRUCTURE = flags.DEFINE_string("structure", "weights", "What is removed: weights, units or hybrid (units first, then weights inside).")
+UNIT_CRITERION = flags.DEFINE_string("unit_criterion", "crop", "How units are ranked: crop, snap, l1 or random.")
+TARGET = flags.DEFINE_string("target", "params", "What a sparsity is a fraction of, with units: params or units.")
+INNER_DENSITY = flags.DEFINE_float("inner_density", 0.25, "Of hybrid: the fraction of the live arrays that the kept weights fill.")
+LAMBDA = flags.DEFINE_float("lambda", 0.0, "Step-size penalty of lm, obd and qm.")
+COMPACT = flags.DEFINE_bool("compact", True, "Train in arrays without dead units.")
 NORMALIZE = flags.DEFINE_bool("normalize", True, "Standardise observations with the data's statistics.")
 INIT = flags.DEFINE_string("init", "uniform", "Initialisation: uniform, lecun_normal or reference.")
 LEARNING_RATE = flags.DEFINE_float("learning_rate", None, "Adam's; the algorithm's own by default.")
@@ -41,7 +47,7 @@ def numbers(name: str, texts: list[str], kind: type) -> tuple:
         raise ValueError(f"--{name}={','.join(texts)}: expected {kind.__name__} numbers separated by commas") from None
 
 
-def sweep_config(*, algos, criteria, sparsities, seeds) -> SweepConfig:
+def sweep_config(*, algos, criteria, sparsities, seeds, **more) -> SweepConfig:
     """The flags as a config."""
     settings = {"normalize": NORMALIZE.value, "init": INIT.value}
     if LEARNING_RATE.value is not None:
@@ -64,10 +70,17 @@ def sweep_config(*, algos, criteria, sparsities, seeds) -> SweepConfig:
         allocation=ALLOCATION.value,
         floor=FLOOR.value,
         budget=BUDGET.value,
+        structure=STRUCTURE.value,
+        unit_criterion=UNIT_CRITERION.value,
+        target=TARGET.value,
+        inner_density=INNER_DENSITY.value,
+        lambda_=LAMBDA.value,
+        compact=COMPACT.value,
         settings=settings,
         clip_actions=CLIP_ACTIONS.value,
         strategy=STRATEGY.value,
         max_stack=MAX_STACK.value,
         backend=BACKEND.value,
         evaluate=EVALUATE.value,
+        **more,
     )

@@ -12,8 +12,14 @@ import jaxprune as jp
 from jaxprune.reporting.report import text_table
 
 ALGO = flags.DEFINE_list("algo", ["bc"], "Algorithms, for example bc,bcq.")
-CRITERIA = flags.DEFINE_list("criteria", ["snip", "grasp", "random"], "Pruning criteria.")
+CRITERIA = flags.DEFINE_list(
+    "criteria",
+    ["snip", "grasp", "random"],
+    "Criteria, their sanity checks (snip_shuffled, …) and baselines (small_dense, lottery_ticket, gradual).",
+)
 SPARSITIES = flags.DEFINE_list("sparsities", ["0", "0.9", "0.95", "0.99"], "Fractions of weights removed; 0 is the dense reference.")
+SANITY = flags.DEFINE_bool("sanity", False, "Add the sanity checks of each criterion: masks shuffled, weights drawn anew, scores inverted.")
+LOTTERY_ROUNDS = flags.DEFINE_integer("lottery_rounds", 5, "How often lottery_ticket trains and prunes.")
 SEEDS = flags.DEFINE_list("seeds", ["0", "1", "2"], "Seeds.")
 
 
@@ -23,6 +29,8 @@ def main():
         criteria=tuple(CRITERIA.value),
         sparsities=numbers("sparsities", SPARSITIES.value, float),
         seeds=numbers("seeds", SEEDS.value, int),
+        sanity=SANITY.value,
+        lottery_rounds=LOTTERY_ROUNDS.value,
     )
     records = jp.sweep(config, OUTPUT.value, overwrite=OVERWRITE.value, command=command_line())
     print(text_table(records))

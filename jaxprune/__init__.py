@@ -6,14 +6,18 @@
 from jaxprune import agents, data
 from jaxprune.agents.base import Agent, AgentState, Policy
 from jaxprune.agents.compact import compact, compact_runs, expand
+from jaxprune.agents.small import small_dense
 from jaxprune.agents.sparse import PruneInfo, prune_agent
-from jaxprune.criteria import CRITERIA
+from jaxprune.criteria import CRITERIA, UNIT_CRITERIA
+from jaxprune.criteria.obs import obs_prune
 from jaxprune.data.transitions import Spec
 from jaxprune.objective import Objective
 from jaxprune.parameters import UnitGroup, is_kernel
-from jaxprune.pruning.compaction import compact_tree, effective_density
+from jaxprune.pruning.compaction import compact_tree
+from jaxprune.pruning.inspection import effective_density, jaccard
 from jaxprune.pruning.masks import apply_masks, density, invert_scores, kept_count, select, shuffle_masks
 from jaxprune.pruning.prune import prune
+from jaxprune.training.baselines import gradual, lottery_ticket
 from jaxprune.training.checkpoint import load_run, save_run
 from jaxprune.training.evaluation import evaluate
 from jaxprune.training.grid import SweepConfig
@@ -24,6 +28,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "CRITERIA",
+    "UNIT_CRITERIA",
     "Agent",
     "AgentState",
     "Objective",
@@ -42,15 +47,20 @@ __all__ = [
     "effective_density",
     "evaluate",
     "expand",
+    "gradual",
     "invert_scores",
     "is_kernel",
+    "jaccard",
     "kept_count",
     "load_run",
+    "lottery_ticket",
+    "obs_prune",
     "prune",
     "prune_agent",
     "save_run",
     "select",
     "shuffle_masks",
+    "small_dense",
     "sweep",
     "train",
 ]

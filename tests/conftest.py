@@ -3,6 +3,8 @@
 import os
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+# Tests compile many small programs and run them a few times: unoptimised code halves the whole.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
 import jax
 import numpy as np
@@ -11,14 +13,14 @@ import pytest
 from jaxprune.data.transitions import Spec, Statistics, Transitions
 
 
-@pytest.fixture()
+@pytest.fixture
 def x64():
     """64-bit arrays. (Not strict promotion: optax's Adam mixes dtypes.)"""
     with jax.enable_x64(True):
         yield
 
 
-@pytest.fixture()
+@pytest.fixture
 def strict():
     """Strict dtype promotion, around code of ours alone."""
     with jax.numpy_dtype_promotion("strict"):
@@ -42,11 +44,11 @@ def statistics_of(transitions: Transitions) -> Statistics:
     return Statistics(transitions.observations.mean(0), transitions.observations.std(0))
 
 
-@pytest.fixture()
+@pytest.fixture
 def transitions() -> Transitions:
     return make_transitions()
 
 
-@pytest.fixture()
+@pytest.fixture
 def spec() -> Spec:
     return Spec(4, 2, [-1, -1], [1, 1])

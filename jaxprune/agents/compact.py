@@ -30,8 +30,21 @@ def full_sizes(agent: Agent) -> dict[str, int]:
     return {f"{name}/{group.name}": group.size for name in full.order for group in full.groups(name)}
 
 
+def resizable(agent: Agent) -> bool:
+    """Whether `with_widths` builds this very agent: not where its networks were replaced by hand."""
+    return agent.with_widths(agent.widths) == agent
+
+
 def resized(agent: Agent, widths: Mapping[str, int]) -> Agent:
-    """`agent.with_widths`, without the groups that have their original size."""
+    """`agent.with_widths`, without the groups that have their original size.
+
+    Raises:
+      ValueError: an agent that `build` does not build.
+    """
+    if not resizable(agent):
+        raise ValueError(
+            f"{agent.name}: with_widths builds another agent, {agent.with_widths(agent.widths).name}; give it a `build` of its own"
+        )
     sizes = full_sizes(agent)
     return agent.with_widths({name: width for name, width in widths.items() if sizes[name] != width})
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxprune.agents.base import Agent, AgentState
-from jaxprune.agents.compact import UnitChange, Units, change_units, lane_width, resized
+from jaxprune.agents.compact import UnitChange, Units, change_units, lane_width, resizable, resized
 from jaxprune.agents.moments import elementwise, map_moments, moments_of, owners
 from jaxprune.pruning.compaction import live_units, original_positions, packed_units
 from jaxprune.pruning.unit_layout import as_declared, is_bias, map_named, named_leaves, per_member
@@ -52,7 +52,7 @@ def leave_out_inert(
     """A smaller agent that trains along the same path, and the function that puts a state of it back into the arrays given.
 
     Left out are units without a live output, and units without a live input whose constant is zero and stays zero. Nothing is left out of a
-    state whose optimizer keeps arrays of another shape than its parameters.
+    state whose optimizer keeps arrays of another shape than its parameters, nor of an agent that `with_widths` would not build.
 
     Args:
       agent: the algorithm, dense or compacted before.
@@ -63,6 +63,8 @@ def leave_out_inert(
       The agent, the state, and put_back: state -> state at the sizes given, with the masks given; what was left out has the values it had.
       All as given, and put_back the identity, where no array would be smaller.
     """
+    if not resizable(agent):
+        return agent, state, lambda trained: trained
     for name, network in agent.networks.items():
         if name in state.opt_state and not elementwise(network.optimizer, state.opt_state[name], state.params[name]):
             return agent, state, lambda trained: trained

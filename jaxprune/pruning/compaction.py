@@ -18,10 +18,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from jaxprune.parameters import Prunable, UnitGroup, is_kernel, prunable_leaves
+from jaxprune.parameters import UnitGroup
 from jaxprune.pruning.unit_layout import Segment, UnitLayout, as_declared, bias_beside, is_bias, map_named, named_leaves, per_member
 
-__all__ = ["Plan", "compact_tree", "effective_density", "expand_tree", "fold_constants", "live_units", "packed_units", "regroup_tree"]
+__all__ = ["Plan", "compact_tree", "expand_tree", "fold_constants", "live_units", "packed_units", "regroup_tree"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,7 +91,7 @@ class _Liveness:
     def crossing(self, path: str, segment: Segment) -> np.ndarray:
         """Whether any live weight of the leaf touches each unit: bool [members, units]."""
         mask = self.reach(path, segment)
-        return mask.any(axis=tuple(axis for axis in range(1, mask.ndim) if axis != segment.axis))
+        return np.asarray(mask.any(axis=tuple(axis for axis in range(1, mask.ndim) if axis != segment.axis)))
 
     def with_output(self, group: UnitGroup) -> np.ndarray:
         return self._any(group, [self.crossing(*end) for end in self.ends(group, produces=False)])
@@ -317,29 +317,3 @@ def _moved(group: UnitGroup, plan: Plan) -> tuple[tuple[str, int, int], ...]:
         )
 
     return tuple((path, axis, offset - shift(path, axis, offset)) for path, axis, offset in group.consumers)
-
-
-def effective_density(params: Any, masks: Any, groups: Sequence[UnitGroup], *, prunable: Prunable = is_kernel) -> float:
-    """The fraction of prunable weights that lie between a live input and a live output: those that can carry signal.
-
-    Args:
-      params: only their structure is read.
-      masks: concrete.
-      groups: the hidden layers.
-      prunable: which leaves count.
-    """
-    live, _ = live_units(masks, groups)
-    layout = UnitLayout(groups)
-    kept = {name: per_member(layout.groups[name], alive) for name, alive in live.items()}
-    masks, total, effective = _concrete(masks), 0, 0
-    for path, leaf in prunable_leaves(params, prunable).items():
-        mask = masks[path]
-        total += np.size(leaf)
-        if path in layout.leaves:
-            mask = layout.stacked(path, mask)
-            for axis, along in enumerate(layout.outer_masks(path, mask.shape, kept), start=1):
-                shape = [1] * mask.ndim
-                shape[0], shape[axis] = along.shape
-                mask = mask & along.reshape(shape)
-        effective += int(mask.sum())
-    return effective / max(1, total)

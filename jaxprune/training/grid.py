@@ -6,15 +6,15 @@ import dataclasses
 from typing import Any
 
 from jaxprune.agents.registry import AGENTS
-from jaxprune.agents.sparse import BUDGETS
-from jaxprune.criteria.registry import CRITERIA
+from jaxprune.agents.sparse import BUDGETS, STRUCTURES, TARGETS
+from jaxprune.criteria.units import UNIT_CRITERIA
 from jaxprune.environments import BACKENDS
 from jaxprune.pruning.allocation import ALLOCATIONS
 from jaxprune.pruning.masks import kept_count
 from jaxprune.pruning.schedules import SCHEDULES
+from jaxprune.training.arms import DENSE, check_arm, with_checks
 
 STRATEGIES = ("auto", "vectorized", "sequential")
-DENSE = "dense"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,7 +25,8 @@ class SweepConfig:
       dataset: what `jaxprune.data.load` takes.
       env_id: Gymnasium id to evaluate in; the data set's own by default.
       algos: names in `jaxprune.agents.AGENTS`.
-      criteria: names in `jaxprune.CRITERIA`.
+      criteria: names in `jaxprune.CRITERIA`, sanity checks of them such as `snip_shuffled`, or baselines; see `arms`.
+      sanity: add every sanity check of the criteria given.
       sparsities: fractions of prunable weights removed; 0 is one dense run a seed, whatever the criteria.
       seeds: of the runs. A seed fixes initialisation, batches, noise and episode starts, so runs of one seed are paired.
       steps: updates of each run.
@@ -35,7 +36,12 @@ class SweepConfig:
       prune_rows: rows that the criteria score on.
       networks: which networks to prune; all by default.
       rounds, schedule, allocation, floor: see `jaxprune.prune`.
-      budget: see `jaxprune.agents.sparse.budget_prefixes`.
+      budget: see `jaxprune.agents.scoring.budget_prefixes`.
+      structure: `weights`, `units` or `hybrid`; with units and hybrid, `unit_criterion`, `target` and `inner_density` as in
+        `jaxprune.prune_agent`. With `units`, the criterion of the grid names the runs and ranks nothing.
+      lambda_: step-size penalty of the loss models `lm`, `obd` and `qm`.
+      compact: train and keep the agents in arrays without dead units.
+      lottery_rounds: how often `lottery_ticket` trains and prunes.
       settings: {setting: value} for the algorithms' configs.
       clip_actions: clip logged actions to the bounds.
       strategy: how a stack of runs is stepped: `vectorized` (vmap), `sequential` (lax.map), or `auto` by backend.
@@ -61,6 +67,14 @@ class SweepConfig:
     allocation: str = "global"
     floor: int = 0
     budget: str = "mlp"
+    structure: str = "weights"
+    unit_criterion: str = "crop"
+    target: str = "params"
+    inner_density: float = 0.25
+    lambda_: float = 0.0
+    compact: bool = True
+    sanity: bool = False
+    lottery_rounds: int = 5
     settings: dict[str, Any] = dataclasses.field(default_factory=dict)
     clip_actions: bool = False
     strategy: str = "auto"
@@ -73,13 +87,19 @@ class SweepConfig:
             value = getattr(self, name)
             if value is not None:
                 object.__setattr__(self, name, (value,) if isinstance(value, str) else tuple(value))
-        for name, known in (("algos", AGENTS), ("criteria", CRITERIA)):
-            for value in getattr(self, name):
-                _expect(name, value, known)
+        for value in self.algos:
+            _expect("algos", value, AGENTS)
+        for value in self.criteria:
+            check_arm(value)
+        if self.sanity:
+            object.__setattr__(self, "criteria", with_checks(self.criteria))
         for name, known in (
             ("schedule", SCHEDULES),
             ("allocation", ALLOCATIONS),
             ("budget", BUDGETS),
+            ("structure", STRUCTURES),
+            ("unit_criterion", UNIT_CRITERIA),
+            ("target", TARGETS),
             ("strategy", STRATEGIES),
             ("backend", BACKENDS),
         ):
@@ -96,7 +116,7 @@ class SweepConfig:
             raise ValueError("criteria is empty but there are sparsities above 0; name a criterion, or --sparsities=0")
         if any(seed < 0 or seed >= 2**31 for seed in self.seeds):
             raise ValueError(f"expected seeds in [0, 2**31), got {', '.join(map(str, self.seeds))}")
-        for name in ("steps", "eval_every", "episodes", "prune_rows", "rounds", "max_stack"):
+        for name in ("steps", "eval_every", "episodes", "prune_rows", "rounds", "max_stack", "lottery_rounds"):
             if getattr(self, name) < 1:
                 raise ValueError(f"expected {name} of at least 1, got {getattr(self, name)}")
         if self.batch_size is not None and self.batch_size < 1:

@@ -1,10 +1,9 @@
-"""A grid of runs: pruned at initialisation, trained in stacks, evaluated together, recorded as they go."""
+"""A grid of runs: pruned, trained in stacks, evaluated together, recorded as they go."""
 
 from __future__ import annotations
 
 import dataclasses
 import logging
-import math
 import os
 import platform
 import time
@@ -15,65 +14,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxprune.agents.base import Agent, AgentState
 from jaxprune.agents.registry import make
-from jaxprune.agents.sparse import PruneInfo, describe_masks, prune_agent
 from jaxprune.data.reference import normalized_score
 from jaxprune.data.transitions import Dataset, Transitions
 from jaxprune.training.checkpoint import save_run
 from jaxprune.training.evaluation import evaluate_stack
-from jaxprune.training.grid import DENSE, Run, SweepConfig, expand
-from jaxprune.training.loop import advance, sample
+from jaxprune.training.grid import SweepConfig, expand
+from jaxprune.training.loop import advance
 from jaxprune.training.progress import progress_bar
 from jaxprune.training.records import OutputFolder
+from jaxprune.training.stacks import Stack, executed_weights, grouped, stack
+from jaxprune.training.start import RunKeys, Start, start_run
 
 log = logging.getLogger("jaxprune")
-
-
-@dataclasses.dataclass(frozen=True)
-class RunKeys:
-    """The independent keys of one run, all from its seed."""
-
-    init: jax.Array
-    train: jax.Array
-    prune: jax.Array
-
-    @staticmethod
-    def of(seed: int) -> RunKeys:
-        """Keys by name."""
-        key = jax.random.key(seed)
-        return RunKeys(*(jax.random.fold_in(key, i) for i in range(3)))
-
-
-def start_run(agent: Agent, run: Run, config: SweepConfig, dataset: Dataset, transitions: Transitions) -> tuple[AgentState, PruneInfo]:
-    """A run's state before its first update: initialised, and pruned unless it is dense."""
-    keys = RunKeys.of(run.seed)
-    state = agent.init(keys.init, dataset.statistics)
-    if run.criterion == DENSE:
-        return state, describe_masks(state.masks)
-
-    def fresh(i: int) -> Transitions:
-        return sample(transitions, jax.random.fold_in(jax.random.fold_in(keys.prune, 0), i), config.prune_rows)
-
-    state, info = prune_agent(
-        agent,
-        state,
-        fresh,
-        jax.random.fold_in(keys.prune, 1),
-        criterion=run.criterion,
-        sparsity=run.sparsity,
-        networks=config.networks,
-        rounds=config.rounds,
-        schedule=config.schedule,
-        allocation=config.allocation,
-        budget=config.budget,
-        floor=config.floor,
-    )
-    if run.seed == config.seeds[0]:
-        log.info("%s %s %g: %s", run.algo, run.criterion, run.sparsity, info)
-    for layer in info.empty:
-        log.warning("%s: %s keeps no weight: nothing passes this layer; use a lower sparsity or floor=1", run.id, layer)
-    return state, info
 
 
 def sweep(
@@ -127,8 +80,10 @@ def sweep(
     records: list[dict[str, Any]] = []
     layers: list[dict[str, Any]] = []
     with progress_bar(config.steps * len(runs), "sweep", unit="update", disable=not progress) as bar:
-        for stack in stacks(runs, config.max_stack):
-            for rows in run_stack(agents[stack[0].algo], stack, config, dataset, transitions, env_id, folder, layers, bar):
+        starts = (start_run(agents[run.algo], run, config, dataset, transitions) for run in runs)
+        for group in grouped(starts, most=config.max_stack, merge=config.compact):
+            layers += [row for start in group for row in _layer_rows(start)]
+            for rows in run_stack(stack(group), config, dataset, transitions, env_id, folder, bar):
                 folder.append(rows)
                 records += rows
     folder.write_csv(records)
@@ -136,44 +91,20 @@ def sweep(
     return records
 
 
-def stacks(runs: list[Run], most: int) -> Iterable[list[Run]]:
-    """Runs that share one program: of one algorithm, at most `most` at a time."""
-    for algo in dict.fromkeys(run.algo for run in runs):
-        own = [run for run in runs if run.algo == algo]
-        count = math.ceil(len(own) / most)
-        size = math.ceil(len(own) / count)
-        yield from (own[start : start + size] for start in range(0, len(own), size))
-
-
 def run_stack(
-    agent: Agent,
-    runs: list[Run],
-    config: SweepConfig,
-    dataset: Dataset,
-    transitions: Transitions,
-    env_id: str | None,
-    folder: OutputFolder,
-    layers: list[dict[str, Any]],
-    bar: Any,
+    stack: Stack, config: SweepConfig, dataset: Dataset, transitions: Transitions, env_id: str | None, folder: OutputFolder, bar: Any
 ) -> Iterable[list[dict[str, Any]]]:
-    """Prune, train and evaluate one stack; yields the records of every evaluation and saves every run at the end.
-
-    `layers` grows by a row per run and layer: what the layer keeps.
-    """
-    started = [start_run(agent, run, config, dataset, transitions) for run in runs]
-    infos = [info for _, info in started]
-    for run, info in zip(runs, infos, strict=True):
-        layers += [{**dataclasses.asdict(run), "layer": name, "kept": kept, "total": total} for name, (kept, total) in info.layers.items()]
-    state = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(state for state, _ in started))
-    del started
+    """Train and evaluate one stack; yields the records of every evaluation and saves every run at the end."""
+    agent, state, runs = stack.agent, stack.state, [start.run for start in stack.starts]
     keys = jnp.stack([RunKeys.of(run.seed).train for run in runs])
     strategy = config.strategy
     if strategy == "auto":
         strategy = "sequential" if jax.default_backend() == "cpu" else "vectorized"
     batch_size = config.batch_size or agent.config.batch_size
-    step, trained, evaluated = 0, 0.0, 0.0
+    step, trained, evaluated = int(stack.starts[0].state.step), 0.0, 0.0
+    bar.update(step * len(runs))
     while step < config.steps:
-        now = min(config.eval_every, config.steps - step)
+        now = min(config.eval_every - step % config.eval_every, config.steps - step)
         start = time.perf_counter()
         state, metrics = _in_pieces(agent, state, keys, transitions, now, step, batch_size, strategy, len(runs), bar)
         trained += time.perf_counter() - start
@@ -186,37 +117,37 @@ def run_stack(
         evaluated += time.perf_counter() - start
         finite = np.asarray(jax.vmap(_all_finite)(state.params))
         metrics = {name: np.asarray(values) for name, values in metrics.items()}
-        rows = []
-        for i, (run, info) in enumerate(zip(runs, infos, strict=True)):
-            rows.append(
-                {
-                    "run_id": run.id,
-                    **dataclasses.asdict(run),
-                    "dataset": config.dataset,
-                    "env_id": env_id,
-                    "structure": "weights",
-                    "when": "init",
-                    "kept": info.kept,
-                    "total": info.total,
-                    "step": step,
-                    "return_mean": _number(returns[i].mean()),
-                    "return_std": _number(returns[i].std()),
-                    "episodes": config.episodes,
-                    "score": _number(normalized_score(dataset.reference, returns[i].mean())),
-                    "wall_s": round(trained, 3),
-                    "eval_s": round(evaluated, 3),
-                    "stack": len(runs),
-                    "status": "ok" if finite[i] else "failed",
-                    **{name: _number(values[i]) for name, values in metrics.items()},
-                }
-            )
-            if not finite[i]:
-                log.warning("%s: parameters are NaN or infinite at update %d; the run is marked failed", run.id, step)
-        yield rows
-    for i, (run, info) in enumerate(zip(runs, infos, strict=True)):
+        yield [
+            {
+                "run_id": run.id,
+                **dataclasses.asdict(run),
+                "dataset": config.dataset,
+                "env_id": env_id,
+                "structure": config.structure,
+                "when": "init",
+                "kept": started.info.kept,
+                "total": started.info.total,
+                "executed": executed_weights(agent),
+                "step": step,
+                "return_mean": _number(returns[i].mean()),
+                "return_std": _number(returns[i].std()),
+                "episodes": config.episodes,
+                "score": _number(normalized_score(dataset.reference, returns[i].mean())),
+                "start_s": round(started.seconds, 3),
+                "wall_s": round(trained, 3),
+                "eval_s": round(evaluated, 3),
+                "stack": len(runs),
+                "status": "ok" if finite[i] else "failed",
+                **{name: _number(values[i]) for name, values in metrics.items()},
+            }
+            for i, (run, started) in enumerate(zip(runs, stack.starts, strict=True))
+        ]
+        for run in (run for run, good in zip(runs, finite, strict=True) if not good):
+            log.warning("%s: parameters are NaN or infinite at update %d; the run is marked failed", run.id, step)
+    for i, started in enumerate(stack.starts):
         single = jax.tree.map(lambda leaf, i=i: leaf[i], state)
-        description = {**dataclasses.asdict(run), "env_id": env_id, "step": step, "layers": info.layers}
-        save_run(folder.path / "runs" / run.id, agent, single, description)
+        description = {**dataclasses.asdict(started.run), "env_id": env_id, "step": step, "layers": started.info.layers}
+        save_run(folder.path / "runs" / started.run.id, agent, single, description)
 
 
 def _in_pieces(agent, state, keys, transitions, steps, step, batch_size, strategy, runs, bar):
@@ -231,6 +162,11 @@ def _in_pieces(agent, state, keys, transitions, steps, step, batch_size, strateg
         jax.block_until_ready(state.step)
         bar.update(now * runs)
     return state, totals
+
+
+def _layer_rows(start: Start) -> list[dict[str, Any]]:
+    run = dataclasses.asdict(start.run)
+    return [{**run, "layer": name, "kept": kept, "total": total} for name, (kept, total) in start.info.layers.items()]
 
 
 def _all_finite(params: Any) -> jax.Array:

@@ -1,5 +1,6 @@
 """A compacted agent computes the same, trains the same, and expands to what it was."""
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -10,6 +11,7 @@ import pytest
 
 import jaxprune as jp
 from jaxprune.agents.compact import compact, compact_runs, expand, full_sizes, live_widths
+from jaxprune.agents.inert import leave_out_inert
 from jaxprune.agents.moments import moments_of
 from jaxprune.training.loop import train_blocks
 from tests.agents.small import NAMES, small_agent
@@ -186,3 +188,14 @@ def test_no_dense_optimizer_state_is_needed(spec, transitions):
         small, compacted = jp.compact(agent, pruned)
         results.append(compacted if state is dense else small.restart_optimizers(compacted))
     same(*results)
+
+
+def test_an_agent_changed_by_hand_is_not_replaced_by_another(spec, transitions):
+    agent, state = started("bc", spec, transitions)
+    by_hand = dataclasses.replace(agent, name="bc by hand")
+    assert leave_out_inert(agent, state)[0] is not agent
+    same_agent, same_state, _ = leave_out_inert(by_hand, state)
+    assert same_agent is by_hand
+    assert same_state is state
+    with pytest.raises(ValueError, match="bc by hand: with_widths builds another agent, bc"):
+        compact(by_hand, state)

@@ -10,7 +10,8 @@ import pytest
 
 import jaxprune as jp
 from jaxprune.training.grid import Run, expand
-from jaxprune.training.sweep import RunKeys, stacks
+from jaxprune.training.stacks import grouped
+from jaxprune.training.start import RunKeys, start_run
 from tests.agents.small import SETTINGS
 
 SMALL: dict[str, Any] = dict(steps=30, eval_every=20, episodes=2, prune_rows=64, evaluate=False, settings={"hidden": (16, 12)})
@@ -34,7 +35,6 @@ def test_a_grid_has_one_dense_run_a_seed():
     assert runs[:3] == [Run("bc", "dense", 0.0, 3), Run("bc", "dense", 0.0, 5), Run("bc", "snip", 0.9, 3)]
     assert len({run.id for run in runs}) == len(runs)
     assert Run("bc", "snip", 0.95, 0).id == "bc-snip-0.95-0"
-    assert [len(stack) for stack in stacks(runs, 4)] == [4, 4, 2, 4, 4, 2]
 
 
 def test_the_output_folder(dataset, tmp_path):
@@ -89,8 +89,9 @@ def test_a_run_in_a_sweep_is_the_run_alone(dataset, tmp_path):
     jp.sweep(jp.SweepConfig("a", criteria=("snip",), sparsities=(0.9,), **alone), tmp_path / "one", dataset=dataset)
     states = [jp.load_run(tmp_path / folder / "runs" / "bcq-snip-0.9-1")[1] for folder in ("many", "again", "one")]
     jax.tree.map(np.testing.assert_array_equal, states[0], states[1])
-    jax.tree.map(np.testing.assert_array_equal, states[0].masks, states[2].masks)
-    for a, b in zip(jax.tree.leaves(states[0].params), jax.tree.leaves(states[2].params), strict=True):
+    full = [jp.expand(*jp.load_run(tmp_path / folder / "runs" / "bcq-snip-0.9-1"))[1] for folder in ("many", "one")]
+    jax.tree.map(np.testing.assert_array_equal, full[0].masks, full[1].masks)
+    for a, b in zip(jax.tree.leaves(full[0].params), jax.tree.leaves(full[1].params), strict=True):
         assert np.linalg.norm(a - b) <= 1e-4 * np.linalg.norm(b)
 
 
@@ -103,7 +104,9 @@ def test_runs_of_one_seed_start_from_the_same_parameters(dataset, tmp_path):
         **{**SMALL, "steps": 1, "settings": {"hidden": (8,), "learning_rate": 1e-30}},
     )
     jp.sweep(config, tmp_path / "out", dataset=dataset)
-    dense, pruned = (jp.load_run(tmp_path / "out" / "runs" / name)[1] for name in ("bc-dense-4", "bc-random-0.5-4"))
+    _, dense = jp.load_run(tmp_path / "out" / "runs" / "bc-dense-4")
+    _, pruned = jp.expand(*jp.load_run(tmp_path / "out" / "runs" / "bc-random-0.5-4"))
+    assert pruned.masks["policy"]["Dense_0"]["kernel"].any()
     masked = jp.apply_masks(dense.params["policy"], pruned.masks["policy"])
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-12), masked, pruned.params["policy"])
     assert len({tuple(np.asarray(jax.random.key_data(k)).tolist()) for k in vars(RunKeys.of(4)).values()}) == 3
@@ -153,3 +156,64 @@ def test_a_diverged_run_is_marked_failed_and_leaves_the_others_be(dataset, tmp_p
     config = jp.SweepConfig("a", algos=("bcq",), sparsities=(0,), seeds=(0,), **{**SMALL, "settings": settings})
     records = jp.sweep(config, tmp_path / "out", dataset=broken)
     assert records[-1]["status"] == "failed"
+
+
+def test_runs_of_similar_width_share_a_program(dataset):
+    settings = {"hidden": (64, 64)}
+    config = jp.SweepConfig(
+        "a", criteria=("snip", "small_dense"), sparsities=(0, 0.5, 0.99), seeds=(0, 1), **{**SMALL, "settings": settings}
+    )
+    agent = jp.agents.make("bc", dataset.spec, **settings)
+    starts = [start_run(agent, run, config, dataset, dataset.transitions) for run in expand(config)]
+    groups = [[start.run.id for start in group] for group in grouped(starts, most=5)]
+    assert [name for group in groups for name in group] == [run.id for run in expand(config)]
+    assert max(map(len, groups)) <= 5
+    dense = next(group for group in groups if "bc-dense-0" in group)
+    assert not any("0.99" in name for name in dense)
+    assert len(list(grouped(starts, most=1))) == len(starts)
+
+
+def test_compaction_changes_no_result(dataset, tmp_path):
+    settings = {"hidden": (64, 64)}
+    returned = []
+    for compact in (True, False):
+        config = jp.SweepConfig("a", criteria=("snip",), sparsities=(0.98,), seeds=(0,), compact=compact, **{**SMALL, "settings": settings})
+        records = jp.sweep(config, tmp_path / str(compact), dataset=dataset)
+        agent, state = jp.load_run(tmp_path / str(compact) / "runs" / "bc-snip-0.98-0")
+        returned.append((records[-1], agent.act(agent.policy(state), dataset.transitions.observations, jax.random.key(0)), agent))
+    (small, actions, thin), (large, expected, full) = returned
+    np.testing.assert_allclose(actions, expected, atol=1e-4)
+    np.testing.assert_allclose(small["policy_loss"], large["policy_loss"], rtol=1e-4)
+    assert small["kept"] == large["kept"]
+    assert small["executed"] < 0.5 * large["executed"] == 0.5 * (4 * 64 + 64 * 64 + 64 * 2)
+    assert thin.widths
+    assert not full.widths
+
+
+def test_sanity_checks_and_baselines(dataset, tmp_path):
+    settings = {"hidden": (16, 12)}
+    arms = ("snip", "small_dense", "lottery_ticket", "gradual")
+    config = jp.SweepConfig(
+        "a", criteria=arms, sparsities=(0.5,), seeds=(0,), sanity=True, lottery_rounds=2, compact=False, **{**SMALL, "settings": settings}
+    )
+    assert config.criteria == ("snip", "snip_shuffled", "snip_reinit", "snip_inverted", "small_dense", "lottery_ticket", "gradual")
+    records = jp.sweep(config, tmp_path / "out", dataset=dataset)
+    last = {record["criterion"]: record for record in records if record["step"] == 30}
+    assert set(last) == set(config.criteria)
+    total = 4 * 16 + 16 * 12 + 12 * 2
+    for name, record in last.items():
+        if name != "small_dense":
+            assert (record["kept"], record["total"]) == (total // 2, total)
+    assert last["small_dense"]["total"] <= total // 2
+    masks = {
+        name: jp.load_run(tmp_path / "out" / "runs" / f"bc-{name}-0.5-0")[1].masks["policy"] for name in config.criteria if "snip" in name
+    }
+    kernels = {name: [np.asarray(mask[layer]["kernel"]) for layer in ("Dense_0", "Dense_1", "Dense_2")] for name, mask in masks.items()}
+    same = {name: all((a == b).all() for a, b in zip(kernels["snip"], kernels[name], strict=True)) for name in kernels}
+    assert same == {"snip": True, "snip_shuffled": False, "snip_reinit": True, "snip_inverted": False}
+    assert [k.sum() for k in kernels["snip"]] == [k.sum() for k in kernels["snip_shuffled"]]
+    # Half the weights are kept: what the inverted scores keep is what the others remove.
+    assert all((a ^ b).all() for a, b in zip(kernels["snip"], kernels["snip_inverted"], strict=True))
+    for arm in ("snip_other", "shuffled", "small_dense_shuffled"):
+        with pytest.raises(ValueError, match=f"criteria: '{arm}' is unknown"):
+            jp.SweepConfig("a", criteria=(arm,))
