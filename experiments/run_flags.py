@@ -26,6 +26,7 @@ UNIT_CRITERION = flags.DEFINE_string("unit_criterion", "crop", "How units are ra
 TARGET = flags.DEFINE_string("target", "params", "What a sparsity is a fraction of, with units: params or units.")
 INNER_DENSITY = flags.DEFINE_float("inner_density", 0.25, "Of hybrid: the fraction of the live arrays that the kept weights fill.")
 LAMBDA = flags.DEFINE_float("lambda", 0.0, "Step-size penalty of lm, obd and qm.")
+CURVATURE = flags.DEFINE_string("curvature", "auto", "Of obd and qm: ggn, fisher, hutchinson, or auto (ggn where the loss is convex).")
 COMPACT = flags.DEFINE_bool("compact", True, "Train in arrays without dead units.")
 NORMALIZE = flags.DEFINE_bool("normalize", True, "Standardise observations with the data's statistics.")
 INIT = flags.DEFINE_string("init", "uniform", "Initialisation: uniform, lecun_normal or reference.")
@@ -75,6 +76,7 @@ def sweep_config(*, algos, criteria, sparsities, seeds, **more) -> SweepConfig:
         target=TARGET.value,
         inner_density=INNER_DENSITY.value,
         lambda_=LAMBDA.value,
+        curvature=CURVATURE.value,
         compact=COMPACT.value,
         settings=settings,
         clip_actions=CLIP_ACTIONS.value,

@@ -7,6 +7,7 @@ from typing import Any
 
 from jaxprune.agents.registry import AGENTS
 from jaxprune.agents.sparse import BUDGETS, STRUCTURES, TARGETS
+from jaxprune.criteria.curvature import CURVATURES
 from jaxprune.criteria.units import UNIT_CRITERIA
 from jaxprune.environments import BACKENDS
 from jaxprune.pruning.allocation import ALLOCATIONS
@@ -40,6 +41,7 @@ class SweepConfig:
       structure: `weights`, `units` or `hybrid`; with units and hybrid, `unit_criterion`, `target` and `inner_density` as in
         `jaxprune.prune_agent`. With `units`, the criterion of the grid names the runs and ranks nothing.
       lambda_: step-size penalty of the loss models `lm`, `obd` and `qm`.
+      curvature: of `obd` and `qm`, see `jaxprune.criteria.curvature.resolve_curvature`; what it meant is kept with the run.
       compact: train and keep the agents in arrays without dead units.
       lottery_rounds: how often `lottery_ticket` trains and prunes.
       settings: {setting: value} for the algorithms' configs.
@@ -72,6 +74,7 @@ class SweepConfig:
     target: str = "params"
     inner_density: float = 0.25
     lambda_: float = 0.0
+    curvature: str = "auto"
     compact: bool = True
     sanity: bool = False
     lottery_rounds: int = 5
@@ -100,6 +103,7 @@ class SweepConfig:
             ("structure", STRUCTURES),
             ("unit_criterion", UNIT_CRITERIA),
             ("target", TARGETS),
+            ("curvature", CURVATURES),
             ("strategy", STRATEGIES),
             ("backend", BACKENDS),
         ):

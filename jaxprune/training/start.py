@@ -12,7 +12,8 @@ import jax
 from jaxprune.agents.base import Agent, AgentState
 from jaxprune.agents.compact import compact
 from jaxprune.agents.small import small_dense
-from jaxprune.agents.sparse import PruneInfo, describe_masks, mask_agent, prune_agent
+from jaxprune.agents.sparse import PruneInfo, chosen_networks, describe_masks, mask_agent, prune_agent
+from jaxprune.criteria.curvature import resolve_curvature
 from jaxprune.data.transitions import Dataset, Transitions
 from jaxprune.pruning.masks import shuffle_masks
 from jaxprune.training.arms import DENSE, inverted, split
@@ -21,6 +22,8 @@ from jaxprune.training.grid import Run, SweepConfig
 from jaxprune.training.loop import sample
 
 log = logging.getLogger("jaxprune")
+
+SECOND_ORDER = ("obd", "qm")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,6 +50,7 @@ class Start:
       agent: at the widths of `state`.
       state: after pruning and compaction; its `step` is above 0 where an arm trains first.
       info: what pruning kept.
+      curvature: {network: the diagonal that a loss model used}; empty for other arms.
       seconds: what it took, compilation included.
     """
 
@@ -54,6 +58,7 @@ class Start:
     agent: Agent
     state: AgentState
     info: PruneInfo
+    curvature: dict[str, str]
     seconds: float
 
 
@@ -64,7 +69,7 @@ def start_run(agent: Agent, run: Run, config: SweepConfig, dataset: Dataset, tra
       ValueError: as `prune_agent`.
     """
     began = time.perf_counter()
-    state, info = None, None
+    curvature: dict[str, str] = {}
     keys = RunKeys.of(run.seed)
     name, check = split(run.criterion)
     if name == "small_dense":
@@ -84,6 +89,7 @@ def start_run(agent: Agent, run: Run, config: SweepConfig, dataset: Dataset, tra
         cubic = {**shared, "schedule": "cubic"}
         state, info = gradual(agent, state, transitions, keys.train, steps=last, end=last, **cubic, **trained)
     else:
+        curvature = curvature_of(agent, name, config)
         state, info = _prune(agent, state, config, transitions, keys, name, check, shared)
         if check == "shuffled":
             shuffling = jax.random.fold_in(keys.prune, 2)
@@ -98,14 +104,27 @@ def start_run(agent: Agent, run: Run, config: SweepConfig, dataset: Dataset, tra
         log.info("%s %s %g: %s", run.algo, run.criterion, run.sparsity, info)
     for layer in info.empty:
         log.warning("%s: %s keeps no weight: nothing passes this layer; use a lower sparsity or floor=1", run.id, layer)
-    return Start(run, agent, state, info, time.perf_counter() - began)
+    return Start(run, agent, state, info, curvature, time.perf_counter() - began)
+
+
+def curvature_of(agent: Agent, criterion: str, config: SweepConfig) -> dict[str, str]:
+    """{network: the curvature that a second-order criterion will use}; empty for other criteria.
+
+    Raises:
+      ValueError: an unknown network, or "ggn" for a loss that is not convex.
+    """
+    if criterion not in SECOND_ORDER:
+        return {}
+    return {name: resolve_curvature(agent.networks[name].objective, config.curvature) for name in chosen_networks(agent, config.networks)}
 
 
 def _prune(agent, state, config, transitions, keys, name, check, shared) -> tuple[AgentState, PruneInfo]:
     def fresh(i: int) -> Transitions:
         return sample(transitions, jax.random.fold_in(jax.random.fold_in(keys.prune, 0), i), config.prune_rows)
 
-    options = {"lambda_": config.lambda_} if name in ("lm", "obd", "qm") and config.lambda_ else {}
+    options: dict[str, Any] = {"lambda_": config.lambda_} if name in ("lm", *SECOND_ORDER) else {}
+    if name in SECOND_ORDER:
+        options["curvature"] = config.curvature
     return prune_agent(
         agent,
         state,

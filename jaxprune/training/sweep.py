@@ -17,6 +17,7 @@ import numpy as np
 from jaxprune.agents.registry import make
 from jaxprune.data.reference import normalized_score
 from jaxprune.data.transitions import Dataset, Transitions
+from jaxprune.training.arms import split
 from jaxprune.training.checkpoint import save_run
 from jaxprune.training.evaluation import evaluate_stack
 from jaxprune.training.grid import SweepConfig, expand
@@ -24,7 +25,7 @@ from jaxprune.training.loop import advance
 from jaxprune.training.progress import progress_bar
 from jaxprune.training.records import OutputFolder
 from jaxprune.training.stacks import Stack, executed_weights, grouped, stack
-from jaxprune.training.start import RunKeys, Start, start_run
+from jaxprune.training.start import RunKeys, Start, curvature_of, start_run
 
 log = logging.getLogger("jaxprune")
 
@@ -64,6 +65,8 @@ def sweep(
         raise ValueError(f"{config.dataset} does not say which environment it is from; pass env_id, for example --env_id=Hopper-v5")
     agents = {algo: make(algo, dataset.spec, **config.settings) for algo in config.algos}
     runs = expand(config)
+    for run in runs:
+        curvature_of(agents[run.algo], split(run.criterion)[0], config)
     folder = OutputFolder(output_dir, overwrite=overwrite)
     behaviour = float(dataset.report.return_statistics["mean"])
     described = {
@@ -147,6 +150,8 @@ def run_stack(
     for i, started in enumerate(stack.starts):
         single = jax.tree.map(lambda leaf, i=i: leaf[i], state)
         description = {**dataclasses.asdict(started.run), "env_id": env_id, "step": step, "layers": started.info.layers}
+        if started.curvature:
+            description["curvature"] = started.curvature
         save_run(folder.path / "runs" / started.run.id, agent, single, description)
 
 

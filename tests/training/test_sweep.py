@@ -1,6 +1,7 @@
 """Small sweeps end to end, on arrays made here."""
 
 import csv
+import dataclasses
 import json
 from typing import Any
 
@@ -217,3 +218,15 @@ def test_sanity_checks_and_baselines(dataset, tmp_path):
     for arm in ("snip_other", "shuffled", "small_dense_shuffled"):
         with pytest.raises(ValueError, match=f"criteria: '{arm}' is unknown"):
             jp.SweepConfig("a", criteria=(arm,))
+
+
+def test_the_curvature_that_a_loss_model_used_is_kept_with_the_run(dataset, tmp_path):
+    settings = {**SETTINGS["bcq"], "hidden": (6, 5), "vae_hidden": (6, 5)}
+    small = {**SMALL, "steps": 1, "prune_rows": 8, "settings": settings}
+    config = jp.SweepConfig("a", algos=("bcq",), criteria=("qm",), sparsities=(0.5,), seeds=(0,), lambda_=0.1, **small)
+    jp.sweep(config, tmp_path / "out", dataset=dataset)
+    described = json.loads((tmp_path / "out" / "runs" / "bcq-qm-0.5-0" / "agent.json").read_text())
+    assert described["curvature"] == {"vae": "ggn", "critic": "ggn", "actor": "hutchinson"}
+    with pytest.raises(ValueError, match="curvature='ggn' needs a loss that is convex"):
+        jp.sweep(dataclasses.replace(config, curvature="ggn"), tmp_path / "other", dataset=dataset)
+    assert not (tmp_path / "other").exists()
