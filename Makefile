@@ -13,7 +13,7 @@ $(VENV)/.demo: pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/.test: $(VENV)/.demo
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,curvature]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[arrow,curvature,dev]'
 	touch $@
 
 demo: $(VENV)/.demo
