@@ -44,12 +44,13 @@ def transitions(rows: int) -> Transitions:
 
 
 def medians(functions: dict, repeats: int) -> dict[str, float]:
-    """Median seconds of each call, compiled before, taken in turns."""
+    """Median seconds of each call, compiled before, in turns; an untimed call first, as the one before leaves other caches."""
     for function in functions.values():
         jax.block_until_ready(function())
     times = {name: [] for name in functions}
     for _ in range(repeats):
         for name, function in functions.items():
+            jax.block_until_ready(function())
             start = time.perf_counter()
             jax.block_until_ready(function())
             times[name].append(time.perf_counter() - start)
