@@ -1,7 +1,7 @@
 """Look at a data set before training on it: what it holds, what was dropped, what looks wrong.
 
     python experiments/describe.py jaxprune/hopper/medium-v0
-    python experiments/describe.py ../shared/data/hopper_expert.hdf5 --env_id=Hopper-v4 --output=/tmp/look
+    python experiments/describe.py hopper.hdf5 --env_id=Hopper-v5 --output=/tmp/look
 
 prints a summary and writes it with a figure as OUTPUT/NAME.txt and OUTPUT/NAME.png.
 """
