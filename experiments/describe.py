@@ -42,12 +42,15 @@ def main(argv):
     text = describe(dataset)
     print(text)
     folder = pathlib.Path(_OUTPUT.value)
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SystemExit(f"error: cannot write to {folder}: {error.strerror}; name another --output") from error
     name = pathlib.Path(argv[1]).stem if pathlib.Path(argv[1]).exists() else dataset.name
     stem = re.sub(r"\W+", "_", name)
     (folder / f"{stem}.txt").write_text(text + "\n")
     describe_figure(dataset).savefig(folder / f"{stem}.png", dpi=110)
-    print(f"wrote {folder / stem}.png")
+    print(f"wrote {folder / stem}.png and {folder / stem}.txt")
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ ALLOCATION = flags.DEFINE_string("allocation", "global", "How a budget is divide
 FLOOR = flags.DEFINE_integer("floor", 0, "At least this many weights in every layer.")
 BUDGET = flags.DEFINE_string("budget", "mlp", "What is ranked together: mlp, network or pooled.")
 STRUCTURE = flags.DEFINE_string("structure", "weights", "What is removed: weights, units or hybrid (units first, then weights inside).")
-UNIT_CRITERION = flags.DEFINE_string("unit_criterion", "crop", "How units are ranked: crop, snap, l1 or random.")
+UNIT_CRITERION = flags.DEFINE_string("unit_criterion", "crop", "Of hybrid: how units are ranked, crop, snap, l1 or random.")
 TARGET = flags.DEFINE_string("target", "params", "What a sparsity is a fraction of, with units: params or units.")
 INNER_DENSITY = flags.DEFINE_float("inner_density", 0.25, "Of hybrid: the fraction of the live arrays that the kept weights fill.")
 LAMBDA = flags.DEFINE_float("lambda", 0.0, "Step-size penalty of lm, obd and qm.")
@@ -32,6 +32,9 @@ NORMALIZE = flags.DEFINE_bool("normalize", True, "Standardise observations with 
 INIT = flags.DEFINE_string("init", "uniform", "Initialisation: uniform, lecun_normal or reference.")
 LEARNING_RATE = flags.DEFINE_float("learning_rate", None, "Adam's; the algorithm's own by default.")
 CLIP_ACTIONS = flags.DEFINE_bool("clip_actions", False, "Clip logged actions to the environment's bounds.")
+MAX_EPISODE_STEPS = flags.DEFINE_integer(
+    "max_episode_steps", None, "Time limit of a file that holds neither timeouts nor next_observations."
+)
 STRATEGY = flags.DEFINE_string("strategy", "auto", "How a stack of runs is stepped: vectorized, sequential or auto.")
 MAX_STACK = flags.DEFINE_integer("max_stack", 64, "At most this many runs in one stack.")
 BACKEND = flags.DEFINE_string("backend", "auto", "Environment stepping: envpool, gymnasium or auto.")
@@ -80,6 +83,7 @@ def sweep_config(*, algos, criteria, sparsities, seeds, **more) -> SweepConfig:
         compact=COMPACT.value,
         settings=settings,
         clip_actions=CLIP_ACTIONS.value,
+        max_episode_steps=MAX_EPISODE_STEPS.value,
         strategy=STRATEGY.value,
         max_stack=MAX_STACK.value,
         backend=BACKEND.value,

@@ -4,6 +4,7 @@ python experiments/sweep.py --dataset=jaxprune/hopper/medium-v0 --algo=bc --crit
     --seeds=0,1,2 --output=/tmp/sweep
 """
 
+import run_flags
 from absl import flags
 from launch import command_line, launch
 from run_flags import OUTPUT, OVERWRITE, numbers, sweep_config
@@ -21,6 +22,8 @@ SPARSITIES = flags.DEFINE_list("sparsities", ["0", "0.9", "0.95", "0.99"], "Frac
 SANITY = flags.DEFINE_bool("sanity", False, "Add the sanity checks of each criterion: masks shuffled, weights drawn anew, scores inverted.")
 LOTTERY_ROUNDS = flags.DEFINE_integer("lottery_rounds", 5, "How often lottery_ticket trains and prunes.")
 SEEDS = flags.DEFINE_list("seeds", ["0", "1", "2"], "Seeds.")
+
+flags.adopt_module_key_flags(run_flags)
 
 
 def main():

@@ -3,6 +3,7 @@
 python experiments/train.py --dataset=jaxprune/hopper/medium-v0 --algo=bcq --criterion=snip --sparsity=0.95 --seed=0 --output=/tmp/run
 """
 
+import run_flags
 from absl import flags
 from launch import command_line, launch
 from run_flags import OUTPUT, OVERWRITE, sweep_config
@@ -14,6 +15,8 @@ ALGO = flags.DEFINE_string("algo", "bc", "Algorithm.")
 CRITERION = flags.DEFINE_string("criterion", "snip", "Pruning criterion; of no effect at sparsity 0.")
 SPARSITY = flags.DEFINE_float("sparsity", 0.0, "Fraction of weights removed; 0 trains dense.")
 SEED = flags.DEFINE_integer("seed", 0, "Seed.")
+
+flags.adopt_module_key_flags(run_flags)
 
 
 def main():

@@ -148,6 +148,20 @@ def make_batched(env_id: str, seeds: Sequence[int], *, backend: str = "auto", th
         raise ValueError(f"backend={backend!r} is unknown; expected one of {', '.join(BACKENDS)}")
     if backend == "envpool" or (backend == "auto" and envpool_has(env_id)):
         return _EnvPool(env_id, seeds, threads)
+    check_environment(env_id)
+    if backend == "auto":
+        logging.getLogger("jaxprune").info("%s: EnvPool does not have it here, stepping with Gymnasium", env_id)
+    return _Gymnasium(env_id, seeds)
+
+
+def check_environment(env_id: str) -> None:
+    """Refuse an environment that neither EnvPool nor Gymnasium has here.
+
+    Raises:
+      ValueError: with Gymnasium's reason.
+    """
+    if envpool_has(env_id):
+        return
     import gymnasium
 
     try:
@@ -155,6 +169,3 @@ def make_batched(env_id: str, seeds: Sequence[int], *, backend: str = "auto", th
     except gymnasium.error.Error as error:
         reason = str(error).splitlines()[0]
         raise ValueError(f"env_id={env_id!r} is not an environment that is installed here ({reason}); try Hopper-v5") from error
-    if backend == "auto":
-        logging.getLogger("jaxprune").info("%s: EnvPool does not have it here, stepping with Gymnasium", env_id)
-    return _Gymnasium(env_id, seeds)

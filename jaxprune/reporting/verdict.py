@@ -100,7 +100,7 @@ def _control(cells: Sequence[Cell], sparsity: float) -> Cell | None:
 
 
 def _controls(cell: Cell) -> bool:
-    return cell.series.criterion in CONTROLS or cell.series.criterion.endswith("shuffled")
+    return cell.series.criterion in CONTROLS or cell.series.criterion.endswith(("_shuffled", "_reinit", "_inverted"))
 
 
 def _share(ratio: Ratio) -> str:

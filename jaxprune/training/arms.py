@@ -6,6 +6,7 @@ import functools
 from typing import Any
 
 from jaxprune.criteria.registry import CRITERIA, find_criterion
+from jaxprune.criteria.units import UNIT_CRITERIA
 from jaxprune.pruning.masks import invert_scores
 
 DENSE = "dense"
@@ -20,17 +21,21 @@ def split(arm: str) -> tuple[str, str | None]:
     return (name, check) if check in CHECKS and name in CRITERIA else (arm, None)
 
 
-def check_arm(arm: str) -> None:
-    """Refuse what is no arm.
+def check_arm(arm: str, *, structure: str = "weights") -> None:
+    """Refuse what is no arm; with whole units, the arms are the unit criteria and the small dense network.
 
     Raises:
       ValueError: lists what there is.
     """
+    if structure == "units":
+        if arm not in UNIT_CRITERIA and arm != "small_dense":
+            raise ValueError(f"criteria: {arm!r} does not rank units; with structure=units expected one of {', '.join(UNIT_CRITERIA)}")
+        return
     name, _ = split(arm)
     if name not in CRITERIA and name not in BASELINES:
         raise ValueError(
             f"criteria: {arm!r} is unknown; expected one of {', '.join(sorted(CRITERIA))}, each also with _{', _'.join(CHECKS)}; or "
-            f"{', '.join(BASELINES)}"
+            f"{', '.join(BASELINES)}" + (" (it ranks units: add --structure=units)" if arm in UNIT_CRITERIA else "")
         )
 
 

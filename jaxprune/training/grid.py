@@ -10,6 +10,7 @@ from jaxprune.agents.sparse import BUDGETS, STRUCTURES, TARGETS
 from jaxprune.criteria.curvature import CURVATURES
 from jaxprune.criteria.units import UNIT_CRITERIA
 from jaxprune.environments import BACKENDS
+from jaxprune.networks import INITIALIZERS
 from jaxprune.pruning.allocation import ALLOCATIONS
 from jaxprune.pruning.masks import kept_count
 from jaxprune.pruning.schedules import SCHEDULES
@@ -38,14 +39,15 @@ class SweepConfig:
       networks: which networks to prune; all by default.
       rounds, schedule, allocation, floor: see `jaxprune.prune`.
       budget: see `jaxprune.agents.scoring.budget_prefixes`.
-      structure: `weights`, `units` or `hybrid`; with units and hybrid, `unit_criterion`, `target` and `inner_density` as in
-        `jaxprune.prune_agent`. With `units`, the criterion of the grid names the runs and ranks nothing.
+      structure: `weights`, `units` or `hybrid`; `target` and `inner_density` as in `jaxprune.prune_agent`. With `units`, `criteria` are
+        names in `jaxprune.UNIT_CRITERIA`; with `hybrid`, `unit_criterion` ranks the units and `criteria` the weights inside.
       lambda_: step-size penalty of the loss models `lm`, `obd` and `qm`.
       curvature: of `obd` and `qm`, see `jaxprune.criteria.curvature.resolve_curvature`; what it meant is kept with the run.
       compact: train and keep the agents in arrays without dead units.
       lottery_rounds: how often `lottery_ticket` trains and prunes.
       settings: {setting: value} for the algorithms' configs.
       clip_actions: clip logged actions to the bounds.
+      max_episode_steps: time limit of a file that holds neither timeouts nor next observations.
       strategy: how a stack of runs is stepped: `vectorized` (vmap), `sequential` (lax.map), or `auto` by backend.
       max_stack: at most this many runs in one stack.
       backend: of the evaluation, see `jaxprune.environments.make_batched`.
@@ -80,6 +82,7 @@ class SweepConfig:
     lottery_rounds: int = 5
     settings: dict[str, Any] = dataclasses.field(default_factory=dict)
     clip_actions: bool = False
+    max_episode_steps: int | None = None
     strategy: str = "auto"
     max_stack: int = 64
     backend: str = "auto"
@@ -93,7 +96,9 @@ class SweepConfig:
         for value in self.algos:
             _expect("algos", value, AGENTS)
         for value in self.criteria:
-            check_arm(value)
+            check_arm(value, structure=self.structure)
+        if self.sanity and self.structure != "weights":
+            raise ValueError("sanity checks are of masks over single weights; leave out --sanity or use --structure=weights")
         if self.sanity:
             object.__setattr__(self, "criteria", with_checks(self.criteria))
         for name, known in (
@@ -110,9 +115,9 @@ class SweepConfig:
             _expect(name, getattr(self, name), known)
         for sparsity in self.sparsities:
             kept_count(sparsity, 1)
-        for name in ("algos", "sparsities", "seeds"):
+        for name in ("algos", "criteria", "sparsities", "seeds"):
             values = getattr(self, name)
-            if not values:
+            if not values and name != "criteria":
                 raise ValueError(f"{name} is empty; give at least one value")
             if len(set(values)) != len(values):
                 raise ValueError(f"{name} names a value twice: {', '.join(map(str, values))}")
@@ -123,6 +128,14 @@ class SweepConfig:
         for name in ("steps", "eval_every", "episodes", "prune_rows", "rounds", "max_stack", "lottery_rounds"):
             if getattr(self, name) < 1:
                 raise ValueError(f"expected {name} of at least 1, got {getattr(self, name)}")
+        if self.floor < 0:
+            raise ValueError(f"expected floor of at least 0, got {self.floor}")
+        if not 0 < self.inner_density <= 1:
+            raise ValueError(f"expected inner_density in (0, 1], got {self.inner_density}")
+        if not self.settings.get("learning_rate", 1) > 0:
+            raise ValueError(f"expected a learning_rate above 0, got {self.settings['learning_rate']}")
+        if self.settings.get("init", "uniform") not in INITIALIZERS:
+            _expect("init", self.settings["init"], INITIALIZERS)
         if self.batch_size is not None and self.batch_size < 1:
             raise ValueError(f"expected batch_size of at least 1, got {self.batch_size}")
 

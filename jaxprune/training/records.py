@@ -10,6 +10,8 @@ import pathlib
 import shutil
 from typing import Any
 
+WRITTEN = ("config.json", "records.jsonl", "records.csv", "report.html", "runs")
+
 
 class OutputFolder:
     """OUT/{config.json, records.jsonl, records.csv, report.html, runs/<id>/…}.
@@ -24,10 +26,10 @@ class OutputFolder:
 
     def __init__(self, path: str | os.PathLike, *, overwrite: bool = False):
         self.path = pathlib.Path(path)
+        self.made = not self.path.exists()
         if self.path.exists() and not self.path.is_dir():
             raise ValueError(f"expected a folder at {self.path}, found a file; name another output folder")
-        written = [self.path / name for name in ("config.json", "records.jsonl", "records.csv", "report.html", "runs")]
-        used = [item for item in written if item.exists()]
+        used = [self.path / name for name in WRITTEN if (self.path / name).exists()]
         if used and not overwrite:
             raise ValueError(f"{self.path} already holds a sweep ({used[0].name}); name another output folder or pass --overwrite")
         for item in used:
@@ -37,6 +39,15 @@ class OutputFolder:
             (self.path / "records.jsonl").touch()
         except OSError as error:
             raise ValueError(f"cannot write to {self.path}: {error.strerror}; name a folder that can be written") from error
+
+    def clear(self) -> None:
+        """Take back what was written, the folder too where it was new."""
+        for name in WRITTEN:
+            item = self.path / name
+            if item.exists():
+                shutil.rmtree(item) if item.is_dir() else item.unlink()
+        if self.made:
+            self.path.rmdir()
 
     def write_config(self, config: dict[str, Any]) -> None:
         """Write config.json."""

@@ -122,6 +122,7 @@ def _prune(agent, state, config, transitions, keys, name, check, shared) -> tupl
     def fresh(i: int) -> Transitions:
         return sample(transitions, jax.random.fold_in(jax.random.fold_in(keys.prune, 0), i), config.prune_rows)
 
+    units = config.structure == "units"
     options: dict[str, Any] = {"lambda_": config.lambda_} if name in ("lm", *SECOND_ORDER) else {}
     if name in SECOND_ORDER:
         options["curvature"] = config.curvature
@@ -130,10 +131,10 @@ def _prune(agent, state, config, transitions, keys, name, check, shared) -> tupl
         state,
         fresh,
         jax.random.fold_in(keys.prune, 1),
-        criterion=inverted(name) if check == "inverted" else name,
+        criterion=inverted(name) if check == "inverted" else "snip" if units else name,
         rounds=config.rounds,
         structure=config.structure,
-        unit_criterion=config.unit_criterion,
+        unit_criterion=name if units else config.unit_criterion,
         target=config.target,
         inner_density=config.inner_density,
         **shared,

@@ -15,8 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxprune.agents.registry import make
+from jaxprune.agents.scoring import chosen_networks
 from jaxprune.data.reference import normalized_score
 from jaxprune.data.transitions import Dataset, Transitions
+from jaxprune.environments import check_environment
 from jaxprune.training.arms import split
 from jaxprune.training.checkpoint import save_run
 from jaxprune.training.evaluation import evaluate_stack
@@ -59,14 +61,18 @@ def sweep(
     from jaxprune.reporting import write_report
 
     if dataset is None:
-        dataset = load(config.dataset, env_id=config.env_id, clip_actions=config.clip_actions)
+        dataset = load(config.dataset, env_id=config.env_id, clip_actions=config.clip_actions, max_episode_steps=config.max_episode_steps)
     env_id = config.env_id or dataset.env_id
     if config.evaluate and env_id is None:
         raise ValueError(f"{config.dataset} does not say which environment it is from; pass env_id, for example --env_id=Hopper-v5")
+    if config.evaluate and env_id is not None:
+        check_environment(env_id)
     agents = {algo: make(algo, dataset.spec, **config.settings) for algo in config.algos}
     runs = expand(config)
     for run in runs:
         curvature_of(agents[run.algo], split(run.criterion)[0], config)
+    for agent in agents.values():
+        chosen_networks(agent, config.networks)
     folder = OutputFolder(output_dir, overwrite=overwrite)
     behaviour = float(dataset.report.return_statistics["mean"])
     described = {
@@ -84,11 +90,16 @@ def sweep(
     layers: list[dict[str, Any]] = []
     with progress_bar(config.steps * len(runs), "sweep", unit="update", disable=not progress) as bar:
         starts = (start_run(agents[run.algo], run, config, dataset, transitions) for run in runs)
-        for group in grouped(starts, most=config.max_stack, merge=config.compact):
-            layers += [row for start in group for row in _layer_rows(start)]
-            for rows in run_stack(stack(group), config, dataset, transitions, env_id, folder, bar):
-                folder.append(rows)
-                records += rows
+        try:
+            for group in grouped(starts, most=config.max_stack, merge=config.compact):
+                layers += [row for start in group for row in _layer_rows(start)]
+                for rows in run_stack(stack(group), config, dataset, transitions, env_id, folder, bar):
+                    folder.append(rows)
+                    records += rows
+        except (ValueError, ImportError):
+            if not records:
+                folder.clear()
+            raise
     folder.write_csv(records)
     write_report(folder.path / "report.html", records, described, layers=layers)
     return records

@@ -124,6 +124,17 @@ def test_runs_of_one_seed_start_from_the_same_parameters(dataset, tmp_path):
         ({"seeds": (-1,)}, "expected seeds in"),
         ({"criteria": (), "sparsities": (0.5,)}, "criteria is empty"),
         ({"steps": 0}, "expected steps of at least 1, got 0"),
+        ({"criteria": ("snip", "snip")}, "criteria names a value twice: snip, snip"),
+        ({"criteria": ("snap",)}, "it ranks units: add --structure=units"),
+        (
+            {"criteria": ("snip",), "structure": "units"},
+            "'snip' does not rank units; with structure=units expected one of crop, snap, l1, random",
+        ),
+        ({"criteria": ("crop",), "structure": "units", "sanity": True}, "sanity checks are of masks over single weights"),
+        ({"floor": -1}, "expected floor of at least 0, got -1"),
+        ({"inner_density": 2}, "expected inner_density in"),
+        ({"settings": {"learning_rate": -1.0}}, "expected a learning_rate above 0, got -1.0"),
+        ({"settings": {"init": "foo"}}, "init: 'foo' is unknown; expected one of"),
         ({"budget": "layer"}, "budget: 'layer' is unknown; expected one of mlp, network, pooled"),
         ({"strategy": "parallel"}, "strategy: 'parallel' is unknown"),
     ],
@@ -230,3 +241,26 @@ def test_the_curvature_that_a_loss_model_used_is_kept_with_the_run(dataset, tmp_
     with pytest.raises(ValueError, match="curvature='ggn' needs a loss that is convex"):
         jp.sweep(dataclasses.replace(config, curvature="ggn"), tmp_path / "other", dataset=dataset)
     assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"env_id": "Hoper-v5", "evaluate": True}, "'Hoper-v5' is not an environment that is installed here"),
+        ({"networks": ("foo",)}, "bc has no network 'foo'; expected some of policy"),
+        ({"floor": 10_000, "sparsities": (0.9,)}, "lower it"),
+    ],
+)
+def test_what_cannot_start_leaves_nothing_behind(dataset, tmp_path, changes, message):
+    with pytest.raises(ValueError, match=message):
+        jp.sweep(jp.SweepConfig(**{"dataset": "a", "seeds": (0,), **SMALL, **changes}), tmp_path / "out", dataset=dataset)
+    assert not (tmp_path / "out").exists()
+
+
+def test_unit_criteria_are_the_arms_of_a_sweep_over_units(dataset, tmp_path):
+    config = jp.SweepConfig("a", criteria=("crop", "l1"), structure="units", sparsities=(0.7,), seeds=(0,), compact=False, **SMALL)
+    records = jp.sweep(config, tmp_path / "out", dataset=dataset)
+    assert {record["criterion"] for record in records} == {"crop", "l1"}
+    masks = [jp.load_run(tmp_path / "out" / "runs" / f"bc-{name}-0.7-0")[1].masks["policy"]["Dense_0"]["kernel"] for name in ("crop", "l1")]
+    assert all((np.asarray(m).all(axis=0) | ~np.asarray(m).any(axis=0)).all() for m in masks)
+    assert (np.asarray(masks[0]) != np.asarray(masks[1])).any()
