@@ -317,6 +317,12 @@ def _standardized(agent: Agent, name: str) -> Objective:
     return inner.replace(prepare=prepare)
 
 
+def refuse_discrete(name: str, spec: Spec) -> None:
+    """A ValueError where an algorithm for continuous actions is given discrete ones."""
+    if spec.discrete:
+        raise ValueError(f"{name} needs continuous actions, but this data set has {spec.action_size} discrete ones")
+
+
 def sized(widths: tuple[tuple[str, int], ...], network: str, hidden: tuple[int, ...], *, prefix: str = "") -> tuple[int, ...]:
     """Hidden sizes of one perceptron after compaction: `widths` where it names a layer, else `hidden`."""
     known = dict(widths)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from jaxprune.agents.base import Agent, Network, sized
+from jaxprune.agents.base import Agent, Network, refuse_discrete, sized
 from jaxprune.data.transitions import Spec
 from jaxprune.networks import MLP, apply, linear_signal, unit_groups
 from jaxprune.objective import Objective
@@ -34,6 +34,7 @@ def squared_error(predicted: jax.Array, actions: jax.Array) -> jax.Array:
 
 def bc(spec: Spec, config: BCConfig = BCConfig()) -> Agent:
     """Behaviour cloning for continuous actions."""
+    refuse_discrete("bc", spec)
     return _bc(spec, config, ())
 
 

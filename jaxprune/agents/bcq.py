@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from jaxprune.agents.base import Agent, Network, sized
+from jaxprune.agents.base import Agent, Network, refuse_discrete, sized
 from jaxprune.data.transitions import Spec, Transitions
 from jaxprune.networks import MLP, apply, apply_stacked, linear_signal, stacked_parameters, unit_groups
 from jaxprune.objective import Objective
@@ -79,6 +79,7 @@ def twin_squared_error(values: jax.Array, targets: jax.Array) -> jax.Array:
 
 def bcq(spec: Spec, config: BCQConfig = BCQConfig()) -> Agent:
     """BCQ for continuous actions: networks `vae` (chains encoder and decoder), `critic` (two, stacked) and `actor`."""
+    refuse_discrete("bcq", spec)
     return _bcq(spec, config, ())
 
 

@@ -29,4 +29,4 @@ def make(name: str, spec: Spec, **settings: Any) -> Agent:
     known = {field.name for field in dataclasses.fields(config)}
     if unknown := sorted(set(settings) - known):
         raise ValueError(f"{name} has no setting {unknown[0]!r}; expected one of {', '.join(sorted(known))}")
-    return constructor(spec, config(**settings))
+    return constructor(spec, config(**{key: tuple(value) if isinstance(value, list) else value for key, value in settings.items()}))

@@ -14,8 +14,9 @@ from jaxprune.agents.base import Agent, AgentState
 from jaxprune.agents.masked import mask_agent, masks_in_force, stacked_leaves
 from jaxprune.agents.scoring import BUDGETS, budget_prefixes, chosen_networks, score_agent
 from jaxprune.agents.units import TARGETS, prune_units
+from jaxprune.criteria.registry import registered_name
 from jaxprune.data.transitions import Transitions
-from jaxprune.parameters import is_kernel, prunable_leaves
+from jaxprune.parameters import is_kernel, prunable_leaves, prunable_size
 from jaxprune.pruning.prune import prune_in_rounds
 
 __all__ = [
@@ -140,6 +141,13 @@ def prune_agent(
             f"target={target!r} goes with structure='units'; structure={structure!r} always keeps (1 - sparsity) of the weights"
         )
     names = chosen_networks(agent, networks)
+    criterion = registered_name(criterion)
+    for name in names:
+        if (here := prunable_size(state.params[name])) != int(state.total[name]):
+            raise ValueError(
+                f"network {name!r} was compacted to {here:,} of its {int(state.total[name]):,} weights, so a sparsity would have two "
+                "meanings; prune jaxprune.expand(agent, state), then compact again"
+            )
     units: dict[str, tuple[int, int]] = {}
     if structure != "weights":
         removed, units = prune_units(

@@ -61,6 +61,11 @@ def find_criterion(name: str) -> Callable[..., Any]:
     return CRITERIA[name]
 
 
+def registered_name(criterion: Any) -> Any:
+    """The name of a registered criterion given as a function, so that both forms mean the same; anything else as it is."""
+    return next((name for name, function in CRITERIA.items() if function is criterion), criterion)
+
+
 def takes_prunable(criterion: Callable[..., Any]) -> bool:
     """Whether the criterion wants to know which leaves are prunable."""
     return "prunable" in inspect.signature(criterion).parameters

@@ -47,8 +47,8 @@ def ranks(scores: Any) -> Any:
     with jax.numpy_dtype_promotion("standard"):
         dtype = jnp.result_type(*leaves)
     flat = jnp.concatenate([jnp.ravel(leaf).astype(dtype) for leaf in leaves])
-    # An ascending sort puts NaN last.
-    order = jnp.argsort(-flat, stable=True)
+    # An ascending sort puts NaN last; for integers, negation would overflow where the complement does not.
+    order = jnp.argsort(-flat if jnp.issubdtype(dtype, jnp.inexact) else ~flat, stable=True)
     rank = jnp.zeros(flat.size, jnp.int32).at[order].set(jnp.arange(flat.size, dtype=jnp.int32), unique_indices=True)
     pieces = jnp.split(rank, np.cumsum([leaf.size for leaf in leaves])[:-1])
     return structure.unflatten([piece.reshape(leaf.shape) for piece, leaf in zip(pieces, leaves, strict=True)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -118,6 +119,23 @@ def mask_from_scores(
     return replace_leaves(dense_masks(scores), masks)
 
 
+def _check_chain(scores: Any, prefix: str, count: int, *, criterion: Any, prunable: Prunable, first: bool) -> None:
+    """Refuse to rank a budget whose scores are all zero; in later rounds, when pruning itself has cut it off, warn."""
+    leaves = [leaf for name, leaf in prunable_leaves(scores, prunable).items() if below(prefix, name)]
+    if (
+        not prefix
+        or not count
+        or not leaves
+        or any(isinstance(leaf, Tracer) for leaf in leaves)
+        or any(np.asarray(leaf).any() for leaf in leaves)
+    ):
+        return
+    message = f"criterion {criterion!r}: every score of {prefix} is zero, so its {count} weights to keep cannot be ranked"
+    if first:
+        raise ValueError(f"{message}; expected a loss whose gradient reaches it (is every unit dead?)")
+    logging.getLogger("jaxprune").warning("%s; the first ones are kept: use fewer rounds, a lower sparsity or a floor", message)
+
+
 def below(prefix: str, name: str) -> bool:
     """Whether the leaf `name` lies below the path `prefix`."""
     return not prefix or name == prefix or name.startswith(f"{prefix}/")
@@ -162,6 +180,8 @@ def prune_in_rounds(
         scores = score_round(i, masks)
         check_scores(scores, criterion=criterion, prunable=prunable)
         keep = {prefix: counts[prefix][i] for prefix in chains}
+        for prefix in chains:
+            _check_chain(scores, prefix, keep[prefix], criterion=criterion, prunable=prunable, first=i == 0)
         within = earlier if criterion in REVIVING else masks
         masks = mask_from_scores(scores, keep, allocation=allocation, prunable=prunable, stacked=stacked, floor=floor, within=within)
     return masks

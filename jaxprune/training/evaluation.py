@@ -58,6 +58,8 @@ def evaluate_stack(
     Raises:
       ValueError: the environment's observations or actions are not what the agent was made for, or an unknown environment.
     """
+    if episodes < 1:
+        raise ValueError(f"expected at least one episode, got {episodes}")
     runs = len(seeds)
     keys = jnp.stack([jax.random.key(int(episode_seeds(seed, 1)[0])) for seed in seeds])
     environment = make_batched(env_id, np.concatenate([episode_seeds(seed, episodes) for seed in seeds]).tolist(), backend=backend)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 from typing import Any
 
 from jaxprune.agents.registry import AGENTS
@@ -92,7 +93,11 @@ class SweepConfig:
         for name in ("algos", "criteria", "sparsities", "seeds", "networks"):
             value = getattr(self, name)
             if value is not None:
-                object.__setattr__(self, name, (value,) if isinstance(value, str) else tuple(value))
+                object.__setattr__(self, name, (value,) if isinstance(value, (str, int, float)) else tuple(value))
+        object.__setattr__(self, "seeds", tuple(operator.index(seed) for seed in self.seeds))
+        object.__setattr__(self, "sparsities", tuple(float(sparsity) for sparsity in self.sparsities))
+        for name in ("steps", "eval_every", "episodes", "prune_rows", "rounds", "max_stack", "lottery_rounds", "floor"):
+            object.__setattr__(self, name, operator.index(getattr(self, name)))
         for value in self.algos:
             _expect("algos", value, AGENTS)
         for value in self.criteria:
@@ -159,7 +164,7 @@ class Run:
         """Unique in the sweep, and the name of its folder."""
         if self.criterion == DENSE:
             return f"{self.algo}-{DENSE}-{self.seed}"
-        return f"{self.algo}-{self.criterion}-{self.sparsity:g}-{self.seed}"
+        return f"{self.algo}-{self.criterion}-{self.sparsity}-{self.seed}"
 
 
 def expand(config: SweepConfig) -> list[Run]:

@@ -22,7 +22,7 @@ from jaxprune.environments import check_environment
 from jaxprune.training.arms import split
 from jaxprune.training.checkpoint import save_run
 from jaxprune.training.evaluation import evaluate_stack
-from jaxprune.training.grid import SweepConfig, expand
+from jaxprune.training.grid import Run, SweepConfig, expand
 from jaxprune.training.loop import advance
 from jaxprune.training.progress import progress_bar
 from jaxprune.training.records import OutputFolder
@@ -89,20 +89,49 @@ def sweep(
     records: list[dict[str, Any]] = []
     layers: list[dict[str, Any]] = []
     with progress_bar(config.steps * len(runs), "sweep", unit="update", disable=not progress) as bar:
-        starts = (start_run(agents[run.algo], run, config, dataset, transitions) for run in runs)
+        failures: dict[Run, ValueError] = {}
+        starts = _started(agents, runs, config, dataset, transitions, failures)
         try:
             for group in grouped(starts, most=config.max_stack, merge=config.compact):
                 layers += [row for start in group for row in _layer_rows(start)]
                 for rows in run_stack(stack(group), config, dataset, transitions, env_id, folder, bar):
                     folder.append(rows)
                     records += rows
+            if not records and failures:
+                raise next(iter(failures.values()))
         except (ValueError, ImportError):
             if not records:
                 folder.clear()
             raise
+    failed = [_failed_row(run, error, config, env_id) for run, error in failures.items()]
+    folder.append(failed)
+    records += failed
     folder.write_csv(records)
     write_report(folder.path / "report.html", records, described, layers=layers)
     return records
+
+
+def _started(agents, runs, config, dataset, transitions, failures: dict[Run, ValueError]) -> Iterable[Start]:
+    """The runs, ready to be trained; one that cannot be pruned is put among the failures and the others go on."""
+    for run in runs:
+        try:
+            yield start_run(agents[run.algo], run, config, dataset, transitions)
+        except ValueError as error:
+            failures[run] = error
+            log.warning("%s: failed: %s", run.id, error)
+
+
+def _failed_row(run: Run, error: ValueError, config: SweepConfig, env_id: str | None) -> dict[str, Any]:
+    shared = {"dataset": config.dataset, "env_id": env_id, "structure": config.structure, "when": "init", "step": 0}
+    return {
+        "run_id": run.id,
+        **dataclasses.asdict(run),
+        **shared,
+        "return_mean": None,
+        "score": None,
+        "status": "failed",
+        "reason": str(error),
+    }
 
 
 def run_stack(

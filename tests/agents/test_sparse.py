@@ -107,3 +107,31 @@ def test_bad_scores_are_refused_with_the_layers_name(started, transitions):
         jp.prune_agent(agent, state, broken, jax.random.key(0), criterion="snip")
     with pytest.raises(ValueError, match="expected a sparsity in"):
         jp.prune_agent(agent, state, transitions, jax.random.key(0), sparsity=95)
+
+
+def test_a_compacted_agent_is_expanded_before_it_is_pruned_again(spec, transitions):
+    agent = small_agent("bc", spec)
+    state = agent.init(jax.random.key(0), statistics_of(transitions))
+    state, first = jp.prune_agent(agent, state, transitions, jax.random.key(1), sparsity=0.9)
+    small, thin = jp.compact(agent, state, multiple=1)
+    assert small.widths
+    with pytest.raises(ValueError, match="prune jaxprune.expand"):
+        jp.prune_agent(small, thin, transitions, jax.random.key(1), sparsity=0.95)
+    _, second = jp.prune_agent(*jp.expand(small, thin), transitions, jax.random.key(1), sparsity=0.95)
+    assert second.total == first.total
+
+
+def test_a_dead_network_is_not_ranked_by_position(spec, transitions):
+    agent = small_agent("bcq", spec)
+    state = agent.init(jax.random.key(0), statistics_of(transitions))
+    dead = jax.tree.map(lambda leaf: leaf, state.params["actor"])
+    dead["Dense_0"]["bias"] = dead["Dense_0"]["bias"] - 1000
+    state = state.replace(params={**state.params, "actor": dead})
+    with pytest.raises(ValueError, match="every score of actor is zero"):
+        jp.prune_agent(agent, state, transitions, jax.random.key(1), criterion="snip", sparsity=0.9)
+
+
+def test_discrete_actions_are_refused_by_continuous_algorithms():
+    for name in ("bc", "bcq"):
+        with pytest.raises(ValueError, match=f"{name} needs continuous actions"):
+            jp.agents.make(name, jp.Spec(4, 2, (), (), discrete=True))

@@ -208,3 +208,9 @@ def test_inverted_scores_keep_what_would_go():
     n = size(scores)
     best, worst = select(scores, 10), select(invert_scores(scores), n - 10)
     jax.tree.map(lambda b, w: np.testing.assert_array_equal(b, ~w), best, worst)
+
+
+def test_integer_and_boolean_scores_are_ranked_by_value():
+    assert select([np.uint8([0, 1, 2])], 1)[0].tolist() == [False, False, True]
+    assert select([np.int32([-(2**31), 1, 2])], 2)[0].tolist() == [False, True, True]
+    assert select([np.array([False, True, False])], 1)[0].tolist() == [False, True, False]

@@ -264,3 +264,24 @@ def test_unit_criteria_are_the_arms_of_a_sweep_over_units(dataset, tmp_path):
     masks = [jp.load_run(tmp_path / "out" / "runs" / f"bc-{name}-0.7-0")[1].masks["policy"]["Dense_0"]["kernel"] for name in ("crop", "l1")]
     assert all((np.asarray(m).all(axis=0) | ~np.asarray(m).any(axis=0)).all() for m in masks)
     assert (np.asarray(masks[0]) != np.asarray(masks[1])).any()
+
+
+def test_a_run_that_cannot_be_pruned_leaves_the_others_be(dataset, tmp_path):
+    settings = {"hidden": (8, 8)}
+    config = jp.SweepConfig("a", criteria=("snip",), sparsities=(0, 0.97), seeds=(0, 1), **{**SMALL, "steps": 1, "settings": settings})
+    broken = {"bc-snip-0.97-1"}
+
+    def start(agent, run, *rest):
+        if run.id in broken:
+            raise ValueError("every score is zero")
+        return start_run(agent, run, *rest)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("jaxprune.training.sweep.start_run", start)
+        records = jp.sweep(config, tmp_path / "out", dataset=dataset)
+    status = {record["run_id"]: (record["status"], record.get("reason")) for record in records}
+    assert status.pop("bc-snip-0.97-1") == ("failed", "every score is zero")
+    assert set(status.values()) == {("ok", None)}
+    assert len(status) == 3
+    assert "bc-snip-0.97-1" in (tmp_path / "out" / "report.html").read_text()
+    assert len((tmp_path / "out" / "records.jsonl").read_text().splitlines()) == len(records)
