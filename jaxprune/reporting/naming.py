@@ -12,6 +12,8 @@ NAMES = {
     "iql": "IQL",
     "dense": "Dense",
     "small_dense": "Small dense",
+    "lottery_ticket": "Lottery ticket",
+    "gradual": "Gradual magnitude",
     "random": "Random",
     "magnitude": "Magnitude",
     "snip": "SNIP",

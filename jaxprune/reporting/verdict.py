@@ -9,7 +9,8 @@ from jaxprune.reporting.statistics import Ratio
 from jaxprune.reporting.summary import Cell, Series
 
 USUAL_SPARSITY = 0.95  # the published claims are made there
-CONTROLS = ("random", "small_dense")  # what a criterion has to beat to say that scoring helps; so has a shuffled mask
+# What a criterion has to beat to say that scoring helps, and what prunes only after training; so are the sanity checks of a criterion.
+CONTROLS = ("random", "small_dense", "lottery_ticket", "gradual")
 
 
 def subject(cell: Cell) -> str:
