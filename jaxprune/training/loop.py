@@ -77,14 +77,25 @@ def advance(agent: Agent, state: AgentState, key, transitions: Transitions, step
     """`steps` updates of a run or a stack, in as few programs as the agent's period allows. Donates the state."""
     blocks, rest = divmod(steps, agent.period)
     parts = [(blocks, agent.period)] * bool(blocks) + [(1, rest)] * bool(rest)
-    weighted: dict[str, Any] = {}
+    totals: dict[str, Any] = {}
     for count, span in parts:
         state, metrics = train_blocks(
             agent, state, key, transitions, jnp.int32(count), batch_size=batch_size, phase=phase, span=span, stacked=stacked
         )
-        share = count * span / steps
-        weighted = {name: weighted.get(name, 0) + share * value for name, value in metrics.items()} if rest else metrics
-    return state, weighted
+        add_metrics(totals, metrics, count * span)
+    return state, mean_metrics(totals)
+
+
+def add_metrics(totals: dict[str, Any], metrics: dict[str, Any], updates: int) -> None:
+    """Add the means over some updates; a network that was not due in them reports nothing and weighs nothing."""
+    for name, value in metrics.items():
+        summed, weight = totals.get(name, (0, 0))
+        totals[name] = (summed + updates * value, weight + updates)
+
+
+def mean_metrics(totals: dict[str, Any]) -> dict[str, Any]:
+    """The mean of each metric over what was added."""
+    return {name: summed / weight for name, (summed, weight) in totals.items()}
 
 
 def train(
@@ -142,9 +153,9 @@ def train(
         for start in range(0, steps, max(chunk, 1)):
             now = min(chunk, steps - start)
             state, metrics = advance(agent, state, key, transitions, now, batch_size=batch_size, phase=phase)
-            totals = {name: totals.get(name, 0) + value * (now / steps) for name, value in metrics.items()}
+            add_metrics(totals, metrics, now)
             phase = (phase + now) % agent.period
             if progress:
                 jax.block_until_ready(state.step)
             bar.update(now)
-    return (state if put_back is None else put_back(state)), totals
+    return (state if put_back is None else put_back(state)), mean_metrics(totals)

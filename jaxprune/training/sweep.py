@@ -23,7 +23,7 @@ from jaxprune.training.arms import split
 from jaxprune.training.checkpoint import save_run
 from jaxprune.training.evaluation import evaluate_stack
 from jaxprune.training.grid import Run, SweepConfig, expand
-from jaxprune.training.loop import advance
+from jaxprune.training.loop import add_metrics, advance, mean_metrics
 from jaxprune.training.progress import progress_bar
 from jaxprune.training.records import OutputFolder
 from jaxprune.training.stacks import Stack, executed_weights, grouped, stack
@@ -203,10 +203,10 @@ def _in_pieces(agent, state, keys, transitions, steps, step, batch_size, strateg
         now = min(piece, steps - start)
         phase = (step + start) % agent.period
         state, metrics = advance(agent, state, keys, transitions, now, batch_size=batch_size, phase=phase, stacked=strategy)
-        totals = {name: totals.get(name, 0) + value * (now / steps) for name, value in metrics.items()}
+        add_metrics(totals, metrics, now)
         jax.block_until_ready(state.step)
         bar.update(now * runs)
-    return state, totals
+    return state, mean_metrics(totals)
 
 
 def _layer_rows(start: Start) -> list[dict[str, Any]]:

@@ -240,4 +240,5 @@ def test_delayed_updates_are_the_same_with_and_without_a_known_phase(name, spec,
     once, metrics = jp.train(agent, state, transitions, steps=5, key=jax.random.key(1))
     for a, b in zip(jax.tree.leaves(twice.params), jax.tree.leaves(once.params), strict=True):
         np.testing.assert_allclose(a, b, rtol=2e-4, atol=1e-5)
+    assert {f"{network}_loss" for network in agent.order} <= set(metrics)
     assert all(np.isfinite(value) for value in metrics.values())
