@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -86,6 +87,32 @@ def advance(agent: Agent, state: AgentState, key, transitions: Transitions, step
     return state, mean_metrics(totals)
 
 
+def advance_in_pieces(
+    agent: Agent,
+    state: AgentState,
+    key,
+    transitions: Transitions,
+    steps: int,
+    *,
+    batch_size: int,
+    phase: int,
+    stacked=None,
+    report: Callable[[int], Any] | None = None,
+):
+    """`advance`, in pieces of about 1,000 updates where `report` wants to hear of each; the metrics are those of all. Donates."""
+    piece = steps if report is None else max(1, 1000 // agent.period) * agent.period
+    totals: dict[str, Any] = {}
+    for start in range(0, steps, max(piece, 1)):
+        now = min(piece, steps - start)
+        at = (phase + start) % agent.period
+        state, metrics = advance(agent, state, key, transitions, now, batch_size=batch_size, phase=at, stacked=stacked)
+        add_metrics(totals, metrics, now)
+        if report is not None:
+            jax.block_until_ready(state.step)
+            report(now)
+    return state, mean_metrics(totals)
+
+
 def add_metrics(totals: dict[str, Any], metrics: dict[str, Any], updates: int) -> None:
     """Add the means over some updates; a network that was not due in them reports nothing and weighs nothing."""
     for name, value in metrics.items():
@@ -147,15 +174,7 @@ def train(
     state = jax.tree.map(jnp.copy, state)
     transitions = jax.device_put(transitions)
     phase = int(state.step) % agent.period
-    chunk = max(1, 1000 // agent.period) * agent.period if progress else steps
-    totals: dict[str, Any] = {}
     with progress_bar(steps, f"train {agent.name}", disable=not progress) as bar:
-        for start in range(0, steps, max(chunk, 1)):
-            now = min(chunk, steps - start)
-            state, metrics = advance(agent, state, key, transitions, now, batch_size=batch_size, phase=phase)
-            add_metrics(totals, metrics, now)
-            phase = (phase + now) % agent.period
-            if progress:
-                jax.block_until_ready(state.step)
-            bar.update(now)
-    return (state if put_back is None else put_back(state)), mean_metrics(totals)
+        report = bar.update if progress else None
+        state, metrics = advance_in_pieces(agent, state, key, transitions, steps, batch_size=batch_size, phase=phase, report=report)
+    return (state if put_back is None else put_back(state)), metrics

@@ -23,7 +23,7 @@ from jaxprune.training.arms import split
 from jaxprune.training.checkpoint import save_run
 from jaxprune.training.evaluation import evaluate_stack
 from jaxprune.training.grid import Run, SweepConfig, expand
-from jaxprune.training.loop import add_metrics, advance, mean_metrics
+from jaxprune.training.loop import advance_in_pieces
 from jaxprune.training.progress import progress_bar
 from jaxprune.training.records import OutputFolder
 from jaxprune.training.stacks import Stack, executed_weights, grouped, stack
@@ -149,7 +149,17 @@ def run_stack(
     while step < config.steps:
         now = min(config.eval_every - step % config.eval_every, config.steps - step)
         start = time.perf_counter()
-        state, metrics = _in_pieces(agent, state, keys, transitions, now, step, batch_size, strategy, len(runs), bar)
+        state, metrics = advance_in_pieces(
+            agent,
+            state,
+            keys,
+            transitions,
+            now,
+            batch_size=batch_size,
+            phase=step % agent.period,
+            stacked=strategy,
+            report=lambda updates: bar.update(updates * len(runs)),
+        )
         trained += time.perf_counter() - start
         step += now
         start = time.perf_counter()
@@ -193,20 +203,6 @@ def run_stack(
         if started.curvature:
             description["curvature"] = started.curvature
         save_run(folder.path / "runs" / started.run.id, agent, single, description)
-
-
-def _in_pieces(agent, state, keys, transitions, steps, step, batch_size, strategy, runs, bar):
-    """`steps` updates in pieces of about 1,000, so that the bar moves; the metrics are their mean."""
-    piece = max(1, 1000 // agent.period) * agent.period
-    totals: dict[str, Any] = {}
-    for start in range(0, steps, piece):
-        now = min(piece, steps - start)
-        phase = (step + start) % agent.period
-        state, metrics = advance(agent, state, keys, transitions, now, batch_size=batch_size, phase=phase, stacked=strategy)
-        add_metrics(totals, metrics, now)
-        jax.block_until_ready(state.step)
-        bar.update(now * runs)
-    return state, mean_metrics(totals)
 
 
 def _layer_rows(start: Start) -> list[dict[str, Any]]:
