@@ -32,15 +32,7 @@ def save_run(folder: str | pathlib.Path, agent: Agent, state: AgentState, descri
     folder.mkdir(parents=True, exist_ok=True)
     with ocp.StandardCheckpointer() as checkpointer:
         checkpointer.save(folder / "state", state)
-    described = {
-        "format": FORMAT,
-        "agent": agent.name,
-        "spec": dataclasses.asdict(agent.spec),
-        "config": {k: v for k, v in dataclasses.asdict(agent.config).items() if k != "optimizer"},
-        "custom_optimizer": getattr(agent.config, "optimizer", None) is not None,
-        "widths": list(agent.widths),
-        **description,
-    }
+    described = {"format": FORMAT, **agent_to_json(agent), **description}
     (folder / "agent.json").write_text(json.dumps(described, indent=2) + "\n")
 
 
@@ -59,6 +51,22 @@ def load_agent(folder: str | pathlib.Path) -> Agent:
         raise ValueError(f"{path} has format {described.get('format')}, this version reads {FORMAT}; use the version that wrote it")
     if described["custom_optimizer"]:
         raise ValueError(f"{path} was trained with an optimizer of your own: make the agent in code and pass it as agent=")
+    return agent_from_json(described)
+
+
+def agent_to_json(agent: Agent) -> dict[str, Any]:
+    """What it takes to make the agent again, as JSON values; an optimizer of one's own is only noted."""
+    return {
+        "agent": agent.name,
+        "spec": dataclasses.asdict(agent.spec),
+        "config": {k: v for k, v in dataclasses.asdict(agent.config).items() if k != "optimizer"},
+        "custom_optimizer": getattr(agent.config, "optimizer", None) is not None,
+        "widths": list(agent.widths),
+    }
+
+
+def agent_from_json(described: dict[str, Any]) -> Agent:
+    """The agent that `agent_to_json` described."""
     constructor, config_class = AGENTS[described["agent"]]
     config = {k: tuple(v) if isinstance(v, list) else v for k, v in described["config"].items()}
     agent = constructor(Spec(**described["spec"]), config_class(**config))
