@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from jaxprune.agents.deployment import CandidatePolicy, DeterministicPolicy
 from jaxprune.data.transitions import Spec, Statistics, Transitions
 from jaxprune.objective import Objective
 from jaxprune.parameters import UnitGroup, apply_masks, prunable_size
@@ -100,6 +101,7 @@ class Agent:
       draw_rows: (key, n) -> noise, a dict of arrays with n rows.
       choose: (params, standardised observations [n, S], key) -> unit actions [n, A] in [−1, 1], or [n] int32.
       build: (spec, config, widths) -> Agent, cached.
+      deployment: what `choose` computes, as data, for exports; None where it cannot be exported.
     """
 
     name: str
@@ -110,6 +112,7 @@ class Agent:
     draw_rows: Callable[[jax.Array, int], dict[str, jax.Array]] = dataclasses.field(kw_only=True, compare=False, repr=False)
     choose: Callable[[Any, jax.Array, jax.Array], jax.Array] = dataclasses.field(kw_only=True, compare=False, repr=False)
     build: Callable[..., Agent] = dataclasses.field(kw_only=True, compare=False, repr=False)
+    deployment: DeterministicPolicy | CandidatePolicy | None = dataclasses.field(default=None, kw_only=True, compare=False, repr=False)
 
     @property
     def order(self) -> tuple[str, ...]:

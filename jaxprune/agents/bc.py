@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import optax
 
 from jaxprune.agents.base import Agent, Network, refuse_discrete, sized
+from jaxprune.agents.deployment import DeterministicPolicy
 from jaxprune.data.transitions import Spec
 from jaxprune.networks import MLP, apply, linear_signal, unit_groups
 from jaxprune.objective import Objective
@@ -60,4 +61,14 @@ def _bc(spec: Spec, config: BCConfig, widths: tuple[tuple[str, int], ...]) -> Ag
         optimizer=config.optimizer or optax.adam(config.learning_rate),
         groups=unit_groups(mlp),
     )
-    return Agent("bc", spec, config, widths, networks={"policy": policy}, draw_rows=lambda key, n: {}, choose=choose, build=_bc)
+    return Agent(
+        "bc",
+        spec,
+        config,
+        widths,
+        networks={"policy": policy},
+        draw_rows=lambda key, n: {},
+        choose=choose,
+        build=_bc,
+        deployment=DeterministicPolicy("policy"),
+    )

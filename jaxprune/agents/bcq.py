@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import optax
 
 from jaxprune.agents.base import Agent, Network, refuse_discrete, sized
+from jaxprune.agents.deployment import CandidatePolicy
 from jaxprune.data.transitions import Spec, Transitions
 from jaxprune.networks import MLP, apply, apply_stacked, linear_signal, stacked_parameters, unit_groups
 from jaxprune.objective import Objective
@@ -225,4 +226,5 @@ def _bcq(spec: Spec, config: BCQConfig, widths: tuple[tuple[str, int], ...]) -> 
             tau=config.tau,
         ),
     }
-    return Agent("bcq", spec, config, widths, networks=networks, draw_rows=draw, choose=choose, build=_bcq)
+    deployment = CandidatePolicy("vae/decoder", "actor", "critic", latent, config.latent_clip, config.phi, config.evaluation_candidates)
+    return Agent("bcq", spec, config, widths, networks=networks, draw_rows=draw, choose=choose, build=_bcq, deployment=deployment)
