@@ -3,7 +3,7 @@
 `jaxprune.prune` works on any JAX model; `jaxprune.agents`, `jaxprune.train` and `jaxprune.sweep` are the offline-RL part.
 """
 
-from jaxprune import agents, data
+from jaxprune import agents, data, export
 from jaxprune.agents.base import Agent, AgentState, Policy
 from jaxprune.agents.compact import compact, compact_runs, expand
 from jaxprune.agents.small import small_dense
@@ -11,6 +11,7 @@ from jaxprune.agents.sparse import PruneInfo, prune_agent
 from jaxprune.criteria import CRITERIA, UNIT_CRITERIA
 from jaxprune.criteria.obs import obs_prune
 from jaxprune.data.transitions import Spec
+from jaxprune.export.loaded import load_policy
 from jaxprune.objective import Objective
 from jaxprune.parameters import UnitGroup, is_kernel
 from jaxprune.pruning.compaction import compact_tree
@@ -47,11 +48,13 @@ __all__ = [
     "effective_density",
     "evaluate",
     "expand",
+    "export",
     "gradual",
     "invert_scores",
     "is_kernel",
     "jaccard",
     "kept_count",
+    "load_policy",
     "load_run",
     "lottery_ticket",
     "obs_prune",

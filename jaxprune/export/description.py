@@ -1,0 +1,100 @@
+"""What a file says about itself, and the checks every loader makes."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pathlib
+from typing import Any
+
+import numpy as np
+
+from jaxprune.export.policy import ExportedPolicy
+from jaxprune.export.sparse import is_sparse
+
+FORMAT = 1
+
+
+def describe(policy: ExportedPolicy) -> dict[str, Any]:
+    """JSON values: sizes, bounds, and for every layer its shape and how it is stored."""
+    described: dict[str, Any] = {
+        "format": FORMAT,
+        "algorithm": policy.algorithm,
+        "observation_size": policy.spec.observation_size,
+        "action_size": policy.spec.action_size,
+        "discrete": policy.spec.discrete,
+        "low": list(policy.spec.low),
+        "high": list(policy.spec.high),
+        "head": policy.head,
+        "perceptrons": {
+            name: {
+                "activation": net.activation,
+                "original_sizes": list(net.sizes),
+                "layers": [
+                    {
+                        "inputs": layer.weight.shape[0],
+                        "outputs": layer.weight.shape[1],
+                        "kept": int(layer.kept.sum()),
+                        "original_weights": net.sizes[i] * net.sizes[i + 1],
+                        "stored": "sparse" if is_sparse(layer) else "dense",
+                    }
+                    for i, layer in enumerate(net.layers)
+                ],
+            }
+            for name, net in policy.perceptrons.items()
+        },
+    }
+    if policy.latents is not None:
+        described |= {"candidates": policy.latents.shape[0], "latent_size": policy.latents.shape[1], "phi": policy.phi, "seed": policy.seed}
+    return described
+
+
+def check_format(found: Any, path: str | os.PathLike) -> dict[str, Any]:
+    """The description, if this version reads it.
+
+    Raises:
+      ValueError: no description of ours, or one of another version.
+    """
+    if not isinstance(found, dict) or "format" not in found:
+        raise ValueError(f"{path}: expected a policy exported by jaxprune, got a file without its description; export the run again")
+    if found["format"] != FORMAT:
+        raise ValueError(f"{path}: has format {found['format']!r}, this version reads {FORMAT}; use the version that wrote it")
+    for name in ("observation_size", "action_size"):
+        if type(found.get(name)) is not int or found[name] < 1:
+            raise ValueError(f"{path}: expected {name} to be a positive integer, got {found.get(name)!r}; the file is damaged")
+    return found
+
+
+def check_finite(name: str, array: np.ndarray, path: str | os.PathLike) -> None:
+    """A ValueError where a weight is NaN or infinite."""
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise ValueError(f"{path}: {name}: expected finite numbers, got NaN or infinity; the file is damaged")
+
+
+def check_suffix(path: str | os.PathLike, suffix: str) -> pathlib.Path:
+    """The path, if it ends as files of its format do and lies in a folder."""
+    path = pathlib.Path(path)
+    if path.suffix != suffix:
+        raise ValueError(f"{path}: expected a file name that ends in {suffix}, got {path.suffix or 'no ending'!r}")
+    if not path.parent.is_dir():
+        raise ValueError(f"{path}: {path.parent} is not a folder; make it first")
+    return path
+
+
+def write_whole(path: pathlib.Path, content: bytes) -> None:
+    """Write a file whole or not at all."""
+    partial = path.with_name(f".{path.name}.partial")
+    partial.write_bytes(content)
+    os.replace(partial, path)
+
+
+def require(module: str, package: str) -> Any:
+    """An optional package's module.
+
+    Raises:
+      ImportError: it is not installed; the message says how to get it.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise ImportError(f"{package} is needed here but cannot be imported ({error}); pip install 'jaxprune[export]'") from error
