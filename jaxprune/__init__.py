@@ -7,7 +7,7 @@ from jaxprune import agents, data, export
 from jaxprune.agents.base import Agent, AgentState, Policy
 from jaxprune.agents.compact import compact, compact_runs, expand
 from jaxprune.agents.small import small_dense
-from jaxprune.agents.sparse import PruneInfo, prune_agent
+from jaxprune.agents.sparse import AgentRanking, PruneInfo, prune_agent, rank_agent
 from jaxprune.criteria import CRITERIA, UNIT_CRITERIA
 from jaxprune.criteria.obs import obs_prune
 from jaxprune.data.transitions import Spec
@@ -31,6 +31,7 @@ __all__ = [
     "CRITERIA",
     "UNIT_CRITERIA",
     "Agent",
+    "AgentRanking",
     "AgentState",
     "Objective",
     "Policy",
@@ -60,6 +61,7 @@ __all__ = [
     "obs_prune",
     "prune",
     "prune_agent",
+    "rank_agent",
     "save_run",
     "select",
     "shuffle_masks",

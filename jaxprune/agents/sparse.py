@@ -17,12 +17,16 @@ from jaxprune.agents.units import TARGETS, prune_units
 from jaxprune.criteria.registry import registered_name
 from jaxprune.data.transitions import Transitions
 from jaxprune.parameters import is_kernel, prunable_leaves, prunable_size
-from jaxprune.pruning.prune import prune_in_rounds
+from jaxprune.pruning.allocation import ALLOCATIONS
+from jaxprune.pruning.prune import blank_budgets, check_budgets, check_scores, prune_in_rounds
+from jaxprune.pruning.ranking import Ranking, rank_scores
+from jaxprune.pruning.schedules import kept_after
 
 __all__ = [
     "BUDGETS",
     "STRUCTURES",
     "TARGETS",
+    "AgentRanking",
     "PruneInfo",
     "budget_prefixes",
     "chosen_networks",
@@ -30,6 +34,7 @@ __all__ = [
     "mask_agent",
     "masks_in_force",
     "prune_agent",
+    "rank_agent",
     "score_agent",
     "stacked_leaves",
 ]
@@ -77,6 +82,97 @@ def describe_masks(masks: dict[str, Any]) -> PruneInfo:
     """Counts, on the host."""
     layers = {name: (int(np.sum(np.asarray(leaf))), int(np.size(leaf))) for name, leaf in prunable_leaves(masks).items()}
     return PruneInfo(sum(kept for kept, _ in layers.values()), sum(total for _, total in layers.values()), layers)
+
+
+@dataclasses.dataclass(frozen=True)
+class AgentRanking:
+    """An agent's weights, scored once and ranked once; from `rank_agent`. Every sparsity is then one comparison of integers.
+
+    Attributes:
+      agent, state: what was scored; the state's arrays are shared, not copied.
+      networks: those ranked, in update order.
+      ranking: the places, {network: …}.
+      criterion: its name, for errors.
+      blank: budgets whose scores are all zero.
+    """
+
+    agent: Agent
+    state: AgentState
+    networks: tuple[str, ...]
+    ranking: Ranking
+    criterion: Any
+    blank: frozenset[str]
+
+    def masks(self, sparsity: float) -> dict[str, Any]:
+        """{network: boolean masks}, the same bits that `prune_agent` puts in force at this sparsity.
+
+        Raises:
+          ValueError: sparsity is outside [0, 1], a floor above a budget, or a budget whose scores are all zero.
+        """
+        keep = self.ranking.kept(sparsity)
+        check_budgets(self.blank, keep, criterion=self.criterion)
+        masks = self.ranking.masks(keep)
+        return masks if self.ranking.within is None else _both(masks, self.ranking.within)
+
+    def prune(self, sparsity: float) -> tuple[AgentState, PruneInfo]:
+        """The masked state and what was kept: what `prune_agent` returns at this sparsity.
+
+        Raises:
+          ValueError: as for `masks`.
+        """
+        masks = self.masks(sparsity)
+        return mask_agent(self.agent, self.state, masks), describe_masks(masks)
+
+
+def rank_agent(
+    agent: Agent,
+    state: AgentState,
+    batch: Transitions | Callable[[int], Transitions],
+    key: jax.Array,
+    *,
+    criterion: Any = "snip",
+    networks: Any = None,
+    allocation: str = "global",
+    budget: str = "mlp",
+    floor: int = 0,
+    **options: Any,
+) -> AgentRanking:
+    """Score and rank every weight of an agent once, for masks at any number of sparsities: single weights, one round.
+
+    Args:
+      agent: the algorithm.
+      state: as `init` or training left it; not changed. What was removed before stays removed, and counts as removed.
+      batch: raw transitions, or a function round -> transitions, of which round 0 is taken.
+      key: for the losses' noise and the criterion.
+      criterion: a name in `CRITERIA`, or a function of the same signature.
+      networks: which ones to prune; all by default.
+      allocation: as in `prune`.
+      budget: what is ranked together, see `budget_prefixes`.
+      floor: as in `prune`; one that does not fit is refused where a sparsity is asked for.
+      **options: passed to the criterion.
+
+    Raises:
+      ValueError: an unknown name, a compacted agent, or scores that are NaN or all zero.
+    """
+    names, criterion = chosen_networks(agent, networks), registered_name(criterion)
+    _refuse_compacted(state, names)
+    chains = budget_prefixes(agent, names, budget)
+    if allocation not in ALLOCATIONS:
+        raise ValueError(f"allocation={allocation!r} is unknown; expected one of {', '.join(ALLOCATIONS)}")
+    earlier = masks_in_force(state, names)
+    scores = score_agent(
+        agent,
+        state,
+        batch(0) if callable(batch) else batch,
+        jax.random.fold_in(key, 0),
+        criterion=criterion,
+        networks=names,
+        masks=earlier,
+        **options,
+    )
+    check_scores(scores, criterion=criterion)
+    ranking = rank_scores(scores, chains, allocation=allocation, stacked=stacked_leaves(agent, scores), floor=floor, within=earlier)
+    return AgentRanking(agent, state, names, ranking, criterion, blank_budgets(scores, chains))
 
 
 def prune_agent(
@@ -142,12 +238,8 @@ def prune_agent(
         )
     names = chosen_networks(agent, networks)
     criterion = registered_name(criterion)
-    for name in names:
-        if (here := prunable_size(state.params[name])) != int(state.total[name]):
-            raise ValueError(
-                f"network {name!r} was compacted to {here:,} of its {int(state.total[name]):,} weights, so a sparsity would have two "
-                "meanings; prune jaxprune.expand(agent, state), then compact again"
-            )
+    kept_after(sparsity, 1, rounds=rounds, schedule=schedule)
+    _refuse_compacted(state, names)
     units: dict[str, tuple[int, int]] = {}
     if structure != "weights":
         removed, units = prune_units(
@@ -169,6 +261,12 @@ def prune_agent(
         state = mask_agent(agent, state, _both(removed, {name: state.masks[name] for name in names}))
     if structure == "units":
         return state, dataclasses.replace(describe_masks({name: state.masks[name] for name in names}), units=units)
+    if rounds == 1:
+        ranking = rank_agent(
+            agent, state, batch, key, criterion=criterion, networks=names, allocation=allocation, budget=budget, floor=floor, **options
+        )
+        state, info = ranking.prune(sparsity)
+        return state, dataclasses.replace(info, units=units)
     earlier = masks_in_force(state, names)
     params = {name: state.params[name] for name in names}
 
@@ -193,6 +291,15 @@ def prune_agent(
     if earlier is not None:
         masks = _both(masks, earlier)
     return mask_agent(agent, state, masks), dataclasses.replace(describe_masks(masks), units=units)
+
+
+def _refuse_compacted(state: AgentState, names: tuple[str, ...]) -> None:
+    for name in names:
+        if (here := prunable_size(state.params[name])) != int(state.total[name]):
+            raise ValueError(
+                f"network {name!r} was compacted to {here:,} of its {int(state.total[name]):,} weights, so a sparsity would have two "
+                "meanings; prune jaxprune.expand(agent, state), then compact again"
+            )
 
 
 def _both(masks: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 ALLOCATIONS = ("global", "uniform", "erk")
@@ -44,10 +42,9 @@ def allocate(
     *,
     stacked: frozenset[str] = frozenset(),
     floor: int = 0,
-    scores: dict[str, Any] | None = None,
     available: dict[str, int] | None = None,
 ) -> dict[str, int] | None:
-    """How many weights each layer keeps, summing exactly to `keep`; None where one ranking over all layers decides.
+    """How many weights each layer keeps, summing exactly to `keep`; None for `global`, where one ranking over all layers decides.
 
     Args:
       allocation: `global`; `uniform`, the same density everywhere; `erk`, density proportional to (Σ of the kernel's axes) / (product of
@@ -56,11 +53,10 @@ def allocate(
       keep: number of weights to keep among them.
       stacked: paths whose first axis counts members of a stack, which is not part of a kernel's shape.
       floor: at least this many weights in every layer (all of it where it is smaller).
-      scores: what a global ranking ranks; needed for `global` with a floor.
       available: how many weights of each layer an earlier round left; all by default. Shares are of the original sizes.
 
     Raises:
-      ValueError: an unknown allocation, or a floor that does not fit the budget.
+      ValueError: an unknown allocation, or a floor that does not fit the budget; with `global` too, where the ranking sees to the floor.
     """
     if allocation not in ALLOCATIONS:
         raise ValueError(f"allocation={allocation!r} is unknown; expected one of {', '.join(ALLOCATIONS)}")
@@ -70,17 +66,7 @@ def allocate(
     if floors.sum() > keep:
         raise ValueError(f"floor={floor} needs {floors.sum()} weights in {len(caps)} layers but the budget keeps {keep}; lower it")
     if allocation == "global":
-        if not floor:
-            return None
-        flat = np.concatenate([np.ravel(np.asarray(leaf)) for leaf in (scores or {}).values()])
-        owner = np.repeat(np.arange(len(sizes)), sizes)[np.argsort(-flat, kind="stable")]
-        place = np.empty(len(owner), int)
-        for layer in range(len(sizes)):
-            place[owner == layer] = np.arange(sizes[layer])
-        first = place < floors[owner]
-        chosen = np.concatenate([np.flatnonzero(first), np.flatnonzero(~first)])[:keep]
-        counts = np.bincount(owner[chosen], minlength=len(caps))
-        return dict(zip(shapes, counts.tolist(), strict=True))
+        return None
     kernels = [shape[1:] if name in stacked else shape for name, shape in shapes.items()]
     weights = (
         sizes.astype(float) if allocation == "uniform" else np.array([n * sum(k) / np.prod(k) for n, k in zip(sizes, kernels, strict=True)])

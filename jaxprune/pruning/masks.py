@@ -36,10 +36,17 @@ def kept_count(sparsity: Any, n: int) -> int:
     return int(((1 - value) * n).to_integral_value(decimal.ROUND_HALF_UP))
 
 
-def ranks(scores: Any) -> Any:
+def ranks(scores: Any, classes: Any = None) -> Any:
     """The place of every weight among all leaves given: 0 for the largest score. Ties by leaf order, then index; NaN comes last.
 
     One ranking serves every sparsity: the mask that keeps k weights is `rank < k`.
+
+    Args:
+      scores: a tree of arrays; larger means keep.
+      classes: integers with the same structure and shapes, where given: a lower class comes before a higher one, whatever the scores.
+
+    Returns:
+      int32 arrays with the structure and shapes of `scores`.
     """
     leaves, structure = jax.tree.flatten(scores)
     if not leaves:
@@ -48,10 +55,28 @@ def ranks(scores: Any) -> Any:
         dtype = jnp.result_type(*leaves)
     flat = jnp.concatenate([jnp.ravel(leaf).astype(dtype) for leaf in leaves])
     # An ascending sort puts NaN last; for integers, negation would overflow where the complement does not.
-    order = jnp.argsort(-flat if jnp.issubdtype(dtype, jnp.inexact) else ~flat, stable=True)
+    ascending = -flat if jnp.issubdtype(dtype, jnp.inexact) else ~flat
+    if classes is None:
+        order = jnp.argsort(ascending, stable=True)
+    else:
+        order = jnp.lexsort((ascending, jnp.concatenate([jnp.ravel(leaf) for leaf in jax.tree.leaves(classes)])))
     rank = jnp.zeros(flat.size, jnp.int32).at[order].set(jnp.arange(flat.size, dtype=jnp.int32), unique_indices=True)
     pieces = jnp.split(rank, np.cumsum([leaf.size for leaf in leaves])[:-1])
     return structure.unflatten([piece.reshape(leaf.shape) for piece, leaf in zip(pieces, leaves, strict=True)])
+
+
+def check_count(keep: Any, size: int) -> None:
+    """Refuse what is no number of weights to keep among `size`.
+
+    Raises:
+      TypeError: keep is not an integer.
+      ValueError: keep is outside [0, size] (checked where it is concrete).
+    """
+    whole = isinstance(keep, numbers.Integral) or (hasattr(keep, "dtype") and jnp.issubdtype(keep.dtype, jnp.integer) and not np.ndim(keep))
+    if isinstance(keep, bool) or not whole:
+        raise TypeError(f"expected an integer number of weights to keep, got {keep!r}; kept_count(sparsity, n) turns a sparsity into one")
+    if not isinstance(keep, Tracer) and not 0 <= int(keep) <= size:
+        raise ValueError(f"expected to keep between 0 and {size} weights, got {int(keep)}")
 
 
 def select(scores: Any, keep: Any) -> Any:
@@ -65,12 +90,7 @@ def select(scores: Any, keep: Any) -> Any:
       TypeError: keep is not an integer.
       ValueError: keep is outside [0, number of scores] (checked where it is concrete).
     """
-    whole = isinstance(keep, numbers.Integral) or (hasattr(keep, "dtype") and jnp.issubdtype(keep.dtype, jnp.integer) and not np.ndim(keep))
-    if isinstance(keep, bool) or not whole:
-        raise TypeError(f"expected an integer number of weights to keep, got {keep!r}; kept_count(sparsity, n) turns a sparsity into one")
-    size = sum(np.size(leaf) for leaf in jax.tree.leaves(scores))
-    if not isinstance(keep, Tracer) and not 0 <= int(keep) <= size:
-        raise ValueError(f"expected to keep between 0 and {size} weights, got {int(keep)}")
+    check_count(keep, sum(np.size(leaf) for leaf in jax.tree.leaves(scores)))
     return jax.tree.map(lambda rank: rank < keep, ranks(scores))
 
 

@@ -8,15 +8,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
 from jaxprune.criteria.registry import REVIVING, find_criterion, takes_prunable
 from jaxprune.objective import Objective, in_chunks
-from jaxprune.parameters import Prunable, is_kernel, prunable_leaves, replace_leaves
-from jaxprune.pruning.allocation import allocate
-from jaxprune.pruning.masks import apply_masks, dense_masks, select
+from jaxprune.parameters import Prunable, is_kernel, prunable_leaves
+from jaxprune.pruning.masks import apply_masks
+from jaxprune.pruning.ranking import below, left_in, rank_scores
 from jaxprune.pruning.schedules import kept_after
 
 
@@ -99,46 +98,38 @@ def mask_from_scores(
       floor: at least this many weights in every leaf.
       within: masks of an earlier round, whose removed weights stay removed; a budget larger than what is left keeps all of that.
     """
-    available = None
-    if within is not None:
-        scores = jax.tree.map(lambda s, mask: jnp.where(mask, s, -jnp.inf), scores, within)
-        available = {name: int(jnp.sum(mask)) for name, mask in prunable_leaves(within, prunable).items()}
+    ranking = rank_scores(scores, tuple(keep), allocation=allocation, prunable=prunable, stacked=stacked, floor=floor, within=within)
+    return ranking.masks(keep)
+
+
+def blank_budgets(scores: Any, chains: Sequence[str], *, prunable: Prunable = is_kernel) -> frozenset[str]:
+    """Those of the path prefixes whose scores are all zero; none where they are traced. A budget over everything is `check_scores`'s."""
     leaves = prunable_leaves(scores, prunable)
-    masks: dict[str, Any] = {}
+    if any(isinstance(leaf, Tracer) for leaf in leaves.values()):
+        return frozenset()
+    own = {prefix: [leaf for name, leaf in leaves.items() if below(prefix, name)] for prefix in chains if prefix}
+    return frozenset(prefix for prefix, chain in own.items() if chain and not any(np.asarray(leaf).any() for leaf in chain))
+
+
+def check_budgets(blank: frozenset[str], keep: dict[str, int], *, criterion: Any, first: bool = True) -> None:
+    """Refuse to rank a budget whose scores are all zero; in later rounds, when pruning itself has cut it off, warn.
+
+    Args:
+      blank: path prefixes, from `blank_budgets`.
+      keep: {path prefix: number of weights to keep}; where it is 0 nothing has to be ranked.
+      criterion: its name.
+      first: whether this is the first round.
+
+    Raises:
+      ValueError: in the first round.
+    """
     for prefix, count in keep.items():
-        chain = {name: leaf for name, leaf in leaves.items() if below(prefix, name)}
-        if available is not None:
-            count = min(count, sum(available[name] for name in chain))
-        shapes = {name: leaf.shape for name, leaf in chain.items()}
-        counts = allocate(allocation, shapes, count, stacked=stacked, floor=floor, scores=chain, available=available)
-        if counts is None:
-            names = list(chain)
-            masks |= dict(zip(names, select([chain[name] for name in names], count), strict=True))
-        else:
-            masks |= {name: select([leaf], counts[name])[0] for name, leaf in chain.items()}
-    return replace_leaves(dense_masks(scores), masks)
-
-
-def _check_chain(scores: Any, prefix: str, count: int, *, criterion: Any, prunable: Prunable, first: bool) -> None:
-    """Refuse to rank a budget whose scores are all zero; in later rounds, when pruning itself has cut it off, warn."""
-    leaves = [leaf for name, leaf in prunable_leaves(scores, prunable).items() if below(prefix, name)]
-    if (
-        not prefix
-        or not count
-        or not leaves
-        or any(isinstance(leaf, Tracer) for leaf in leaves)
-        or any(np.asarray(leaf).any() for leaf in leaves)
-    ):
-        return
-    message = f"criterion {criterion!r}: every score of {prefix} is zero, so its {count} weights to keep cannot be ranked"
-    if first:
-        raise ValueError(f"{message}; expected a loss whose gradient reaches it (is every unit dead?)")
-    logging.getLogger("jaxprune").warning("%s; the first ones are kept: use fewer rounds, a lower sparsity or a floor", message)
-
-
-def below(prefix: str, name: str) -> bool:
-    """Whether the leaf `name` lies below the path `prefix`."""
-    return not prefix or name == prefix or name.startswith(f"{prefix}/")
+        if prefix not in blank or not count:
+            continue
+        message = f"criterion {criterion!r}: every score of {prefix} is zero, so its {count} weights to keep cannot be ranked"
+        if first:
+            raise ValueError(f"{message}; expected a loss whose gradient reaches it (is every unit dead?)")
+        logging.getLogger("jaxprune").warning("%s; the first ones are kept: use fewer rounds, a lower sparsity or a floor", message)
 
 
 def prune_in_rounds(
@@ -176,14 +167,29 @@ def prune_in_rounds(
     sizes = {prefix: sum(int(np.size(leaf)) for name, leaf in leaves.items() if below(prefix, name)) for prefix in chains}
     counts = {prefix: kept_after(sparsity, n, rounds=rounds, schedule=schedule) for prefix, n in sizes.items()}
     earlier = masks
+    available = None if earlier is None else left_in(earlier, prunable)
+    if earlier is None:
+        available = tuple((name, int(np.size(leaf))) for name, leaf in leaves.items())
     for i in range(rounds):
         scores = score_round(i, masks)
         check_scores(scores, criterion=criterion, prunable=prunable)
         keep = {prefix: counts[prefix][i] for prefix in chains}
-        for prefix in chains:
-            _check_chain(scores, prefix, keep[prefix], criterion=criterion, prunable=prunable, first=i == 0)
+        check_budgets(blank_budgets(scores, chains, prunable=prunable), keep, criterion=criterion, first=i == 0)
         within = earlier if criterion in REVIVING else masks
-        masks = mask_from_scores(scores, keep, allocation=allocation, prunable=prunable, stacked=stacked, floor=floor, within=within)
+        ranking = rank_scores(
+            scores,
+            tuple(chains),
+            allocation=allocation,
+            prunable=prunable,
+            stacked=stacked,
+            floor=floor,
+            within=within,
+            available=available,
+        )
+        masks = ranking.masks(keep)
+        if allocation != "global" and criterion not in REVIVING:
+            # What a layer has left is known without a look at the masks, which may be traced.
+            available = tuple(ranking.counts(keep).items())
     return masks
 
 

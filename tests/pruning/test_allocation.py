@@ -32,14 +32,9 @@ def test_a_member_axis_is_no_fan():
     assert counts == {"a": 45, "b": 38, "c": 10}
 
 
-def test_global_leaves_it_to_the_ranking_unless_there_is_a_floor():
+def test_global_leaves_it_to_the_ranking():
     assert allocate("global", SHAPES, 31) is None
-    scores = {"a": np.arange(10.0), "b": np.arange(10.0, 14.0), "c": np.array([[-1.0, -2.0], [-3.0, -4.0]])}
-    shapes = {name: leaf.shape for name, leaf in scores.items()}
-    assert allocate("global", shapes, 6, floor=1, scores=scores) == {"a": 1, "b": 4, "c": 1}
-    assert allocate("global", shapes, 3, floor=1, scores=scores) == {"a": 1, "b": 1, "c": 1}
-    # A floor above a layer's size is that layer.
-    assert allocate("global", shapes, 17, floor=5, scores=scores) == {"a": 9, "b": 4, "c": 4}
+    assert allocate("global", SHAPES, 31, floor=4) is None
 
 
 def test_a_floor_lifts_the_smallest_layer():
@@ -49,7 +44,7 @@ def test_a_floor_lifts_the_smallest_layer():
 @pytest.mark.parametrize("allocation", ALLOCATIONS)
 def test_a_floor_that_does_not_fit_is_refused(allocation):
     with pytest.raises(ValueError, match="floor=5 needs 15"):
-        allocate(allocation, SHAPES, 14, floor=5, scores={})
+        allocate(allocation, SHAPES, 14, floor=5)
 
 
 def test_an_unknown_allocation_lists_those_there_are():
