@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from jaxprune.criteria.registry import REVIVING, find_criterion, takes_prunable
+from jaxprune.criteria.registry import REVIVING, find_criterion, registered_name, takes_prunable
 from jaxprune.objective import Objective, in_chunks
 from jaxprune.parameters import Prunable, is_kernel, prunable_leaves
 from jaxprune.pruning.masks import apply_masks
@@ -162,7 +162,15 @@ def prune_in_rounds(
       floor: at least this many weights in every leaf.
       criterion: its name, for errors and for whether it revives weights.
       masks: of an earlier pruning; what it removed stays removed, and counts as removed.
+
+    Raises:
+      ValueError: as `prune`, or a sparsity that is traced.
     """
+    if isinstance(sparsity, Tracer):
+        raise ValueError(
+            "sparsity is traced, but the numbers of weights it keeps are worked out on the host: pass a Python number (a static argument "
+            "under jit), or score once and give jaxprune.select the number to keep as an int32, which may be traced"
+        )
     leaves = prunable_leaves(params, prunable)
     sizes = {prefix: sum(int(np.size(leaf)) for name, leaf in leaves.items() if below(prefix, name)) for prefix in chains}
     counts = {prefix: kept_after(sparsity, n, rounds=rounds, schedule=schedule) for prefix, n in sizes.items()}
@@ -214,6 +222,10 @@ def prune(
 
     Works on any JAX model: `objective` is a loss (params, rows) -> scalar, or an `Objective`. Parameters are not changed.
 
+    It may be called inside `jax.jit` and `jax.vmap`, with parameters, rows, key and masks traced: counts are worked out while tracing, so
+    `sparsity` and the other numbers are to be Python's. What depends on the values of scores (that they are finite and not all zero) is not
+    checked there.
+
     Args:
       objective: the loss that will train the network.
       params: its parameters, usually as initialised.
@@ -234,8 +246,11 @@ def prune(
       Boolean masks with the structure of `params`, True where not prunable.
 
     Raises:
-      ValueError: nothing is prunable, an unknown name, a sparsity outside [0, 1], or scores that are NaN or all zero.
+      ValueError: nothing is prunable, an unknown name, a sparsity outside [0, 1] or traced, scores that are NaN or all zero, a floor that
+        does not fit, or masks that are traced where the division of a budget between layers depends on them (`uniform`, `erk`, and a floor
+        that may not fit).
     """
+    criterion = registered_name(criterion)
     if not prunable_leaves(params, prunable):
         raise ValueError("no leaf of params is prunable; pass prunable=(path, leaf) -> bool that is True for your weight matrices")
     revives = criterion in REVIVING

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxprune.criteria import CRITERIA
 from jaxprune.parameters import prunable_leaves
 from jaxprune.pruning.masks import apply_masks
 from jaxprune.pruning.prune import mask_from_scores, prune
@@ -90,7 +91,8 @@ def test_force_may_bring_weights_back_from_dense_parameters():
         return jnp.where(c == 0, 1 * a + 2 * b + 5 * c, 4 * a + 5 * b + 1 * c)
 
     params = {"kernel": jnp.ones(3)}
-    np.testing.assert_array_equal(prune(swap, params, None, criterion="force", sparsity=0.5, rounds=2)["kernel"], [False, True, True])
+    for force in ("force", CRITERIA["force"]):
+        np.testing.assert_array_equal(prune(swap, params, None, criterion=force, sparsity=0.5, rounds=2)["kernel"], [False, True, True])
     np.testing.assert_array_equal(prune(swap, params, None, criterion="snip", sparsity=0.5, rounds=2)["kernel"], [True, True, False])
 
 
@@ -157,3 +159,86 @@ def test_equal_scores_keep_the_first_positions():
 
     kept = kernels(prune(loss, PARAMS, ROWS, criterion=equal, sparsity=0.75, rounds=3))
     np.testing.assert_array_equal(kept, np.arange(64) < 16)
+
+
+def whole_numbers(seed, shape, most=3):
+    return np.random.default_rng(seed).integers(-most, most + 1, shape).astype(np.float32)
+
+
+def linear_loss(params, rows):
+    """Every product and sum of whole numbers is exact in float32: a program's order of operations changes no bit of a score."""
+    return jnp.mean(jnp.sum((rows["x"] @ params["first"]["kernel"] @ params["second"]["kernel"] - rows["y"]) ** 2, axis=-1))
+
+
+def linear_problem(seed):
+    params = {"first": {"kernel": whole_numbers(seed, (5, 8)), "bias": np.zeros(8, np.float32)}}
+    params["second"] = {"kernel": whole_numbers(seed + 1, (8, 4)), "bias": np.zeros(4, np.float32)}
+    rows = {"x": whole_numbers(seed + 2, (16, 5), 1), "y": whole_numbers(seed + 3, (16, 4))}
+    masks = jax.tree.map(lambda leaf: np.random.default_rng(seed + 4).random(leaf.shape) < 0.7, params)
+    return params, rows, masks
+
+
+@pytest.mark.parametrize(
+    ("criterion", "allocation", "floor", "earlier"),
+    [
+        ("snip", "global", 0, "none"),
+        ("snip", "global", 4, "none"),
+        ("snip", "uniform", 0, "none"),
+        ("grasp", "erk", 4, "none"),
+        ("force", "uniform", 4, "none"),
+        ("snip", "global", 0, "traced"),
+        ("snip", "global", 4, "traced"),
+        ("force", "global", 4, "traced"),
+        ("snip", "uniform", 4, "concrete"),
+        ("magnitude", "erk", 0, "concrete"),
+        ("force", "erk", 0, "concrete"),
+    ],
+)
+def test_under_jit_and_vmap_as_outside(criterion, allocation, floor, earlier):
+    problems = [linear_problem(seed) for seed in (0, 10, 20)]
+    first = problems[0][2]
+    before = [{"none": None, "traced": masks, "concrete": first}[earlier] for *_, masks in problems]
+    static = {"criterion": criterion, "allocation": allocation, "floor": floor, "sparsity": 0.8, "rounds": 3}
+    traces = []
+
+    def pruned(params, rows, masks):
+        traces.append(1)
+        return prune(linear_loss, params, rows, masks=first if earlier == "concrete" else masks, **static)
+
+    expected = [prune(linear_loss, params, rows, masks=masks, **static) for (params, rows, _), masks in zip(problems, before, strict=True)]
+    assert all(kernels(masks).sum() == 14 for masks in expected)
+    compiled = jax.jit(pruned)
+    given = [(params, rows, masks if earlier == "traced" else None) for params, rows, masks in problems]
+    for (params, rows, masks), known in zip(given, expected, strict=True):
+        jax.tree.map(np.testing.assert_array_equal, compiled(params, rows, masks), known)
+    assert len(traces) == 1
+    together = jax.jit(jax.vmap(pruned))(*jax.tree.map(lambda *leaves: np.stack(leaves), *given))
+    for i, known in enumerate(expected):
+        jax.tree.map(lambda got, mask, i=i: np.testing.assert_array_equal(got[i], mask), together, known)
+
+
+def test_fewer_weights_left_than_the_budget_under_jit():
+    params, rows, masks = linear_problem(0)
+    few = jax.tree.map(lambda leaf: leaf & (np.arange(leaf.shape[-1]) == 0), masks)
+    left = kernels(few)
+    assert 0 < left.sum() < 36
+    got = jax.jit(lambda m: prune(linear_loss, params, rows, sparsity=0.5, rounds=2, masks=m))(few)
+    np.testing.assert_array_equal(kernels(got), left)
+
+
+def test_what_depends_on_traced_values_is_refused_in_one_line():
+    params, rows, masks = linear_problem(0)
+
+    def under_jit(**options):
+        return jax.jit(lambda m: prune(linear_loss, params, rows, sparsity=0.9, masks=m, **options))(masks)
+
+    for allocation in ("uniform", "erk"):
+        with pytest.raises(ValueError, match=f"allocation='{allocation}' divides .* they are traced"):
+            under_jit(allocation=allocation)
+    with pytest.raises(ValueError, match="whether floor=5 fits into a budget of 7 weights .* they are traced"):
+        under_jit(floor=5)
+    with pytest.raises(ValueError, match="sparsity is traced.*a Python number"):
+        jax.jit(lambda s: prune(linear_loss, params, rows, sparsity=s))(0.5)
+    # A floor that can never fit is told from one that depends on the masks.
+    with pytest.raises(ValueError, match="floor=5 needs 10 weights in 2 layers but the budget keeps 7; lower it"):
+        jax.jit(lambda p: prune(linear_loss, p, rows, sparsity=0.9, floor=5))(params)
