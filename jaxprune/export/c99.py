@@ -8,23 +8,21 @@ behind a ReLU.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import re
-from collections.abc import Iterator
-from typing import Any, Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from jaxprune.agents.base import Agent, AgentState
+from jaxprune.export.c_code import Code, Weights, c_float
+from jaxprune.export.c_kernels import KERNELS
 from jaxprune.export.compiling import compile_c
 from jaxprune.export.description import FORMAT, check_suffix, write_whole
-from jaxprune.export.policy import ExportedPolicy, Layer, Perceptron, read_policy
-from jaxprune.export.sparse import is_sparse, sparse_rows
+from jaxprune.export.policy import ExportedPolicy, read_policy
+from jaxprune.export.quantization import round_weights
+from jaxprune.export.sparse import is_sparse
 from jaxprune.export.verification import Verification, compare, live_actions, verification_observations
-
-Weights = Literal["float32", "int8"]
-WIDTH = 120
 
 
 class CSource(NamedTuple):
@@ -88,24 +86,6 @@ def to_c(
     return found
 
 
-def quantized(layer: Layer) -> tuple[np.ndarray, np.ndarray]:
-    """int8 weights [in, out] and the float32 scale of every output [out]; weight ≈ scale · int8."""
-    largest = np.abs(layer.weight).max(axis=0, initial=0.0)
-    scale = np.where(largest > 0, largest / np.float32(127), 1).astype(np.float32)
-    return np.clip(np.rint(layer.weight / scale), -127, 127).astype(np.int8), scale
-
-
-def round_weights(policy: ExportedPolicy) -> ExportedPolicy:
-    """The policy with every weight replaced by what int8 keeps of it."""
-
-    def rounded(layer: Layer) -> Layer:
-        integers, scale = quantized(layer)
-        return dataclasses.replace(layer, weight=integers.astype(np.float32) * scale)
-
-    nets = {name: dataclasses.replace(net, layers=tuple(map(rounded, net.layers))) for name, net in policy.perceptrons.items()}
-    return dataclasses.replace(policy, perceptrons=nets)
-
-
 def c_source(policy: ExportedPolicy, *, weights: Weights = "float32", name: str = "policy", header: str = "policy.h") -> CSource:
     """The source and header of a policy.
 
@@ -116,11 +96,11 @@ def c_source(policy: ExportedPolicy, *, weights: Weights = "float32", name: str 
         raise ValueError(f"name={name!r}: expected a C identifier, such as policy")
     if weights not in ("float32", "int8"):
         raise ValueError(f"weights={weights!r}: expected float32 or int8")
-    code = _Code(weights, name)
+    code = Code(weights, name)
     for net_name, net in policy.perceptrons.items():
         code.perceptron(net_name, net)
     body = _act(code, policy)
-    kernels = [_KERNELS[kind](*types) for kind, *types in sorted(code.kernels)]
+    kernels = [KERNELS[kind](*types) for kind, *types in sorted(code.kernels)]
     about = (
         f"{policy.algorithm}: {policy.spec.observation_size} raw observation features in, "
         f"{'the index of an action' if policy.spec.discrete else f'{policy.spec.action_size} action features in environment units'} out."
@@ -185,83 +165,7 @@ void {name}_act_batch(const float *observations, {many}, size_t count);
 """
 
 
-class _Code:
-    """Constants and functions as they accumulate."""
-
-    def __init__(self, weights: Weights, name: str):
-        self.weights, self.name = weights, name
-        self.size = 4 if weights == "float32" else 1
-        self.constants: list[str] = []
-        self.functions: list[str] = []
-        self.kernels: set[tuple[str, ...]] = set()
-        self.bytes = 0
-        self.widest = 1
-
-    def stack(self, policy: ExportedPolicy) -> int:
-        """Bytes of the arrays of one call."""
-        hidden = 2 * self.widest * 4
-        inputs = max(net.sizes[0] for net in policy.perceptrons.values())
-        outputs = max(net.sizes[-1] for net in policy.perceptrons.values())
-        return hidden + 4 * (inputs + outputs + (0 if policy.latents is None else policy.spec.action_size))
-
-    def array(self, name: str, values: np.ndarray) -> str:
-        values = np.ravel(values)
-        self.bytes += values.nbytes
-        kind = {"f": "float"}.get(values.dtype.kind, f"{values.dtype.name}_t")
-        texts = [_float(value) for value in values] if kind == "float" else [str(int(value)) for value in values]
-        self.constants.append(f"static const {kind} {name}[{max(values.size, 1)}] = {{\n{_wrapped(texts or ['0'])}}};")
-        return name
-
-    def perceptron(self, name: str, net: Perceptron) -> None:
-        calls, source = [], "input"
-        order = np.arange(net.layers[0].weight.shape[0])
-        last = len(net.layers) - 1
-        for index, layer in enumerate(net.layers):
-            layer = Layer(layer.weight[order], layer.kept[order], layer.bias)
-            width = layer.weight.shape[1]
-            order = np.arange(width)
-            if index < last:
-                order = np.argsort(-layer.kept.sum(axis=0), kind="stable")
-                layer = Layer(layer.weight[:, order], layer.kept[:, order], layer.bias[order])
-                self.widest = max(self.widest, width)
-            target = "output" if index == last else f"hidden{index % 2}"
-            calls.append(f"    {self.layer(f'{name}_{index}', layer, source, target)}")
-            if index < last:
-                self.kernels.add((net.activation,))
-                calls.append(f"    {_ACTIVATIONS[net.activation]}({target}, {width});")
-            source = target
-        used = sorted({f"hidden{index % 2}" for index in range(last)})
-        buffers = [f"    float {', '.join(f'{b}[HIDDEN]' for b in used)};"] if used else []
-        self.functions += ["\n".join([f"static void {name}(const float *input, float *output)", "{", *buffers, *calls, "}", ""])]
-
-    def layer(self, name: str, layer: Layer, source: str, target: str) -> str:
-        """Constants of one layer; the call that computes it."""
-        inputs, width = layer.weight.shape
-        integers, scale = quantized(layer)
-        stored = layer.weight if self.weights == "float32" else integers
-        kind = "float" if self.weights == "float32" else "int8_t"
-        if is_sparse(layer, self.size):
-            rows = sparse_rows(layer)
-            outputs = np.repeat(np.arange(width), rows.counts)
-            arrays = [
-                self.array(f"{name}_values", stored[rows.inputs, outputs]),
-                self.array(f"{name}_inputs", rows.inputs),
-                self.array(f"{name}_counts", rows.counts),
-            ]
-            types = (f"{rows.inputs.dtype.name}_t", f"{rows.counts.dtype.name}_t")
-            self.kernels.add(("sparse", kind, *types))
-            function, sizes = _sparse_name(kind, *types), [str(width)]
-        else:
-            arrays = [self.array(f"{name}_weights", stored)]
-            self.kernels.add(("dense", kind))
-            function, sizes = f"dense_{kind.replace('_t', '')}", [str(inputs), str(width)]
-        if kind == "int8_t":
-            arrays.append(self.array(f"{name}_scales", scale))
-        arrays.append(self.array(f"{name}_bias", layer.bias))
-        return f"{function}({', '.join([*arrays, *sizes, source, target])});"
-
-
-def _act(code: _Code, policy: ExportedPolicy) -> str:
+def _act(code: Code, policy: ExportedPolicy) -> str:
     """The public functions."""
     size, actions = policy.spec.observation_size, policy.spec.action_size
     for name, values in (("mean", policy.mean), ("deviation", policy.std)):
@@ -320,7 +224,7 @@ def _act(code: _Code, policy: ExportedPolicy) -> str:
     return "\n".join([*lines, *batch])
 
 
-def _single(code: _Code, policy: ExportedPolicy) -> tuple[list[str], list[str]]:
+def _single(code: Code, policy: ExportedPolicy) -> tuple[list[str], list[str]]:
     actions = policy.spec.action_size
     if policy.head == "clip":
         code.kernels.add(("clipped",))
@@ -332,7 +236,7 @@ def _single(code: _Code, policy: ExportedPolicy) -> tuple[list[str], list[str]]:
     ]
 
 
-def _candidates(code: _Code, policy: ExportedPolicy) -> tuple[list[str], list[str]]:
+def _candidates(code: Code, policy: ExportedPolicy) -> tuple[list[str], list[str]]:
     assert policy.latents is not None
     code.kernels.add(("clipped",))
     code.array("latents", policy.latents)
@@ -348,7 +252,7 @@ def _candidates(code: _Code, policy: ExportedPolicy) -> tuple[list[str], list[st
         f"            input[{size} + i] = unit[i] = tanhf(unit[i]);",
         "        actor(input, output);",
         f"        for (i = 0; i < {actions}; ++i)",
-        f"            input[{size} + i] = clipped(unit[i] + {_float(np.float32(policy.phi))} * tanhf(output[i]));",
+        f"            input[{size} + i] = clipped(unit[i] + {c_float(np.float32(policy.phi))} * tanhf(output[i]));",
         "        critic(input, &value);",
         "        if (k == 0 || value > best) {",
         "            best = value;",
@@ -357,118 +261,3 @@ def _candidates(code: _Code, policy: ExportedPolicy) -> tuple[list[str], list[st
         "        }",
         "    }",
     ]
-
-
-def _float(value: Any) -> str:
-    """A float32 literal that reads back as the same bits."""
-    text = f"{float(value):.9g}"
-    return (text if any(mark in text for mark in ".en") else f"{text}.0") + "f"
-
-
-def _wrapped(texts: list[str]) -> str:
-    return "".join(f"    {line}\n" for line in _lines(texts))
-
-
-def _lines(texts: list[str]) -> Iterator[str]:
-    line = ""
-    for text in texts:
-        if line and len(line) + len(text) + 2 > WIDTH:
-            yield line
-            line = ""
-        line += f"{' ' if line else ''}{text},"
-    yield line
-
-
-def _sparse_name(kind: str, inputs: str, counts: str) -> str:
-    return f"sparse_{kind}_{inputs}_{counts}".replace("_t", "")
-
-
-def _sparse_kernel(kind: str, inputs: str, counts: str) -> str:
-    whole = kind == "int8_t"
-    scales, product = ("const float *scales, ", "(float)") if whole else ("", "")
-    return f"""static void {_sparse_name(kind, inputs, counts)}(
-    const {kind} *values, const {inputs} *inputs, const {counts} *counts, {scales}const float *bias, int rows, const float *x, float *y)
-{{
-    int r;
-
-    for (r = 0; r < rows; ++r) {{
-        const int count = (int)counts[r];
-        float even = 0.0f, odd = 0.0f;
-        int i;
-
-        for (i = 0; i + 1 < count; i += 2) {{
-            even += {product}values[i] * x[inputs[i]];
-            odd += {product}values[i + 1] * x[inputs[i + 1]];
-        }}
-        if (i < count)
-            even += {product}values[i] * x[inputs[i]];
-        y[r] = bias[r] + {"scales[r] * " if whole else ""}(even + odd);
-        values += count;
-        inputs += count;
-    }}
-}}
-"""
-
-
-def _dense_kernel(kind: str) -> str:
-    whole = kind == "int8_t"
-    scales, product = ("const float *scales, ", "(float)") if whole else ("", "")
-    end = "\n    for (r = 0; r < outputs; ++r)\n        y[r] = bias[r] + scales[r] * y[r];" if whole else ""
-    return f"""static void dense_{kind.replace("_t", "")}(
-    const {kind} *weights, {scales}const float *bias, int inputs, int outputs, const float *restrict x, float *restrict y)
-{{
-    int i, r;
-
-    for (r = 0; r < outputs; ++r)
-        y[r] = {"0.0f" if whole else "bias[r]"};
-    for (i = 0; i < inputs; ++i, weights += outputs) {{
-        const float scaled = x[i];
-
-        if (scaled == 0.0f)
-            continue;
-        for (r = 0; r < outputs; ++r)
-            y[r] += {product}weights[r] * scaled;
-    }}{end}
-}}
-"""
-
-
-def _relu_kernel() -> str:
-    return """static void relu(float *x, int count)
-{
-    int i;
-
-    /* A NaN stays one: a broken sensor must not look like an action. */
-    for (i = 0; i < count; ++i)
-        x[i] = x[i] < 0.0f ? 0.0f : x[i];
-}
-"""
-
-
-def _tanh_kernel() -> str:
-    return """static void hyperbolic(float *x, int count)
-{
-    int i;
-
-    for (i = 0; i < count; ++i)
-        x[i] = tanhf(x[i]);
-}
-"""
-
-
-def _clipped_kernel() -> str:
-    return """static float clipped(float x)
-{
-    return x < -1.0f ? -1.0f : x > 1.0f ? 1.0f : x;
-}
-"""
-
-
-_ACTIVATIONS = {"relu": "relu", "tanh": "hyperbolic"}
-_KERNELS: dict[str, Any] = {
-    "sparse": _sparse_kernel,
-    "dense": _dense_kernel,
-    "relu": _relu_kernel,
-    "tanh": _tanh_kernel,
-    "clipped": _clipped_kernel,
-}

@@ -62,7 +62,20 @@ def check_format(found: Any, path: str | os.PathLike) -> dict[str, Any]:
     for name in ("observation_size", "action_size"):
         if type(found.get(name)) is not int or found[name] < 1:
             raise ValueError(f"{path}: expected {name} to be a positive integer, got {found.get(name)!r}; the file is damaged")
+    for name in ("low", "high"):
+        bounds = found.get(name)
+        if not isinstance(bounds, list) or not all(isinstance(bound, (int, float)) for bound in bounds):
+            raise ValueError(f"{path}: expected {name} to be a list of numbers, got {bounds!r}; the file is damaged")
+    if type(found.get("discrete")) is not bool:
+        raise ValueError(f"{path}: expected discrete to be true or false, got {found.get('discrete')!r}; the file is damaged")
     return found
+
+
+def check_sizes(found: Any, described: dict[str, Any], path: str | os.PathLike) -> None:
+    """A ValueError where a program's (input, output) shapes without the batch are not the described ones."""
+    expected = ((described["observation_size"],), () if described.get("discrete") else (described["action_size"],))
+    if found != expected:
+        raise ValueError(f"{path}: expected observations and actions of shapes {expected}, got {found}; the file is damaged")
 
 
 def check_finite(name: str, array: np.ndarray, path: str | os.PathLike) -> None:

@@ -37,8 +37,10 @@ class LoadedPolicy:
         if batch.ndim not in (1, 2) or batch.shape[-1] != size:
             raise ValueError(f"expected observations of shape [n, {size}] or [{size}], got {list(batch.shape)}")
         rows = np.atleast_2d(batch)
-        step = max(1, CANDIDATES_AT_ONCE // self.description.get("candidates", 1)) if len(rows) else 1
-        parts = [self.function(rows[start : start + step]) for start in range(0, max(len(rows), 1), step)]
+        if not len(rows):
+            return np.empty(0, np.int32) if self.description["discrete"] else np.empty((0, self.description["action_size"]), np.float32)
+        step = max(1, CANDIDATES_AT_ONCE // self.description.get("candidates", 1))
+        parts = [self.function(rows[start : start + step]) for start in range(0, len(rows), step)]
         actions = parts[0] if len(parts) == 1 else np.concatenate(parts)
         return actions[0] if batch.ndim == 1 else actions
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from jaxprune.agents.base import Agent, AgentState
-from jaxprune.export.description import check_finite, check_format, check_suffix, describe, require, write_whole
+from jaxprune.export.description import check_finite, check_format, check_sizes, check_suffix, describe, require, write_whole
 from jaxprune.export.loaded import LoadedPolicy
 from jaxprune.export.policy import ExportedPolicy, Layer, Perceptron, read_policy
 from jaxprune.export.verification import Verification, verify
@@ -170,6 +170,8 @@ def load(path: pathlib.Path) -> LoadedPolicy:
         for tensor in tensors:
             check_finite(tensor.name, onnx.numpy_helper.to_array(tensor), path)
         onnx.checker.check_model(model)
+        shapes = (value.type.tensor_type.shape.dim[1:] for value in (*model.graph.input, *model.graph.output))
+        check_sizes(tuple(tuple(dim.dim_value for dim in shape) for shape in shapes), described, path)
     except ValueError as error:
         raise error if str(error).startswith(str(path)) else _damaged(path, error) from error
     except Exception as error:  # protobuf's DecodeError and the checker's ValidationError have no common base

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxprune.agents.base import Agent, AgentState
-from jaxprune.export.description import check_finite, check_format, check_suffix, describe, require, write_whole
+from jaxprune.export.description import check_finite, check_format, check_sizes, check_suffix, describe, require, write_whole
 from jaxprune.export.loaded import LoadedPolicy
 from jaxprune.export.policy import ExportedPolicy, Layer, read_policy
 from jaxprune.export.sparse import index_type
@@ -47,7 +47,7 @@ def to_stablehlo(agent: Agent, state: AgentState, path: str | os.PathLike, *, se
     require("flatbuffers", "flatbuffers")
     path, policy = check_suffix(path, ".stablehlo"), read_policy(agent, state, seed=seed)
     content = with_description(serialized(policy), describe(policy))
-    found = verify(_function(content), agent, state, policy, what=str(path))
+    found = verify(_function(_deserialized(content)), agent, state, policy, what=str(path))
     write_whole(path, content)
     return found
 
@@ -100,17 +100,20 @@ def load(path: pathlib.Path) -> LoadedPolicy:
         raise ValueError(f"{path}: expected a whole file written by jaxprune.export, got a truncated or changed one; copy it again")
     (length,) = struct.unpack("<Q", body[-8:])
     described = check_format(json.loads(body[-8 - length : -8]), path)
-    function = _function(content)
-    probe = function(np.zeros((1, described["observation_size"]), np.float32))
-    check_finite("the action at an observation of zeros", np.asarray(probe), path)
-    expected = (1,) if described["discrete"] else (1, described["action_size"])
-    if probe.shape != expected:
-        raise ValueError(f"{path}: expected actions of shape {list(expected)}, got {list(probe.shape)}; the file is damaged")
+    exported = _deserialized(content)
+    sizes = tuple(tuple(aval.shape[1:]) for aval in (*exported.in_avals, *exported.out_avals))
+    check_sizes(sizes, described, path)
+    function = _function(exported)
+    check_finite("the action at an observation of zeros", function(np.zeros((1, described["observation_size"]), np.float32)), path)
     return LoadedPolicy(described, function)
 
 
-def _function(content: bytes) -> Any:
+def _deserialized(content: bytes) -> Any:
     from jax import export
 
-    call = jax.jit(export.deserialize(bytearray(content)).call)
+    return export.deserialize(bytearray(content))
+
+
+def _function(exported: Any) -> Any:
+    call = jax.jit(exported.call)
     return lambda observations: np.asarray(call(observations))
