@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 import absl.logging
 from absl import app
 
+from jaxprune.training.stopping import Stopped
+
 
 def launch(main: Callable[[], None]) -> None:
     """Parse flags and run `main`; a ValueError or a missing file becomes one clear line and exit code 2."""
@@ -22,16 +24,18 @@ def launch(main: Callable[[], None]) -> None:
         logging.getLogger("jaxprune").setLevel(logging.INFO)
         try:
             main()
-        except (ValueError, FileNotFoundError, PermissionError, ImportError) as error:
+        except (ValueError, OSError, ImportError) as error:
             fail(str(error))
+        except Stopped as stopped:
+            fail(str(stopped), code=128 + stopped.signal)
 
     app.run(guarded)
 
 
-def fail(message: str) -> None:
+def fail(message: str, *, code: int = 2) -> None:
     """Print one line and leave."""
     print(f"{sys.argv[0]}: {' '.join(message.split())}", file=sys.stderr)
-    raise SystemExit(2)
+    raise SystemExit(code)
 
 
 def command_line() -> str:

@@ -27,6 +27,16 @@ TARGET = flags.DEFINE_string("target", "params", "What a sparsity is a fraction 
 INNER_DENSITY = flags.DEFINE_float("inner_density", 0.25, "Of hybrid: the fraction of the live arrays that the kept weights fill.")
 LAMBDA = flags.DEFINE_float("lambda", 0.0, "Step-size penalty of lm, obd and qm.")
 CURVATURE = flags.DEFINE_string("curvature", "auto", "Of obd and qm: ggn, fisher, hutchinson, or auto (ggn where the loss is convex).")
+WHEN = flags.DEFINE_string("when", "init", "When criteria prune: init, early (EarlyCroP's detector decides) or step:N.")
+CHECK_EVERY = flags.DEFINE_integer("check_every", 1000, "Of early: updates between two checks.")
+THRESHOLD = flags.DEFINE_string("threshold", "code", "Of early: code (the authors' code) or paper.")
+REFERENCE = flags.DEFINE_string("reference", "first", "Of early: movement is from the first check (first) or from before training (init).")
+CAP = flags.DEFINE_integer("cap", None, "Of early: prune after so many updates in any case; half of the steps by default.")
+SCOPE = flags.DEFINE_string("scope", "together", "Of early: one detector for all pruned networks (together), or each its own (network).")
+TOTAL = flags.DEFINE_string("total", "same", "With a later pruning: --steps in all (same), or after pruning (full-after).")
+RESTART_OPTIMIZER = flags.DEFINE_bool(
+    "restart_optimizer", False, "With a later pruning: start with fresh moments, not the cut ones."
+)
 COMPACT = flags.DEFINE_bool("compact", True, "Train in arrays without dead units.")
 NORMALIZE = flags.DEFINE_bool("normalize", True, "Standardise observations with the data's statistics.")
 INIT = flags.DEFINE_string("init", "uniform", "Initialisation: uniform, lecun_normal or reference.")
@@ -35,11 +45,13 @@ CLIP_ACTIONS = flags.DEFINE_bool("clip_actions", False, "Clip logged actions to 
 MAX_EPISODE_STEPS = flags.DEFINE_integer(
     "max_episode_steps", None, "Time limit of a file that holds neither timeouts nor next_observations."
 )
-STRATEGY = flags.DEFINE_string("strategy", "auto", "How a stack of runs is stepped: vectorized, sequential or auto.")
-MAX_STACK = flags.DEFINE_integer("max_stack", 64, "At most this many runs in one stack.")
+STRATEGY = flags.DEFINE_string("strategy", "auto", "How a stack of runs is stepped: vectorized, sequential, sharded or auto.")
+MAX_STACK = flags.DEFINE_integer("max_stack", None, "At most this many runs in one stack; as many as fit the device by default.")
+CHECKPOINT_EVERY = flags.DEFINE_integer("checkpoint_every", 1, "Evaluations between two checkpoints to resume from.")
 BACKEND = flags.DEFINE_string("backend", "auto", "Environment stepping: envpool, gymnasium or auto.")
 EVALUATE = flags.DEFINE_bool("evaluate", True, "Run episodes in the environment.")
 OUTPUT = flags.DEFINE_string("output", None, "Folder to write.", required=True)
+RESUME = flags.DEFINE_bool("resume", False, "Go on with the same sweep in the folder, if there is one.")
 OVERWRITE = flags.DEFINE_bool("overwrite", False, "Replace what an earlier run left in the folder.")
 
 
@@ -51,42 +63,14 @@ def numbers(name: str, texts: list[str], kind: type) -> tuple:
         raise ValueError(f"--{name}={','.join(texts)}: expected {kind.__name__} numbers separated by commas") from None
 
 
-def sweep_config(*, algos, criteria, sparsities, seeds, **more) -> SweepConfig:
+def sweep_config(**more) -> SweepConfig:
     """The flags as a config."""
     settings = {"normalize": NORMALIZE.value, "init": INIT.value}
     if LEARNING_RATE.value is not None:
         settings["learning_rate"] = LEARNING_RATE.value
-    return SweepConfig(
-        dataset=DATASET.value,
-        env_id=ENV_ID.value,
-        algos=algos,
-        criteria=criteria,
-        sparsities=sparsities,
-        seeds=seeds,
-        steps=STEPS.value,
-        eval_every=EVAL_EVERY.value,
-        episodes=EPISODES.value,
-        batch_size=BATCH_SIZE.value,
-        prune_rows=PRUNE_ROWS.value,
-        networks=None if NETWORKS.value is None else tuple(NETWORKS.value),
-        rounds=ROUNDS.value,
-        schedule=SCHEDULE.value,
-        allocation=ALLOCATION.value,
-        floor=FLOOR.value,
-        budget=BUDGET.value,
-        structure=STRUCTURE.value,
-        unit_criterion=UNIT_CRITERION.value,
-        target=TARGET.value,
-        inner_density=INNER_DENSITY.value,
-        lambda_=LAMBDA.value,
-        curvature=CURVATURE.value,
-        compact=COMPACT.value,
-        settings=settings,
-        clip_actions=CLIP_ACTIONS.value,
-        max_episode_steps=MAX_EPISODE_STEPS.value,
-        strategy=STRATEGY.value,
-        max_stack=MAX_STACK.value,
-        backend=BACKEND.value,
-        evaluate=EVALUATE.value,
-        **more,
+    shared = (
+        *(DATASET, ENV_ID, STEPS, EVAL_EVERY, EPISODES, BATCH_SIZE, PRUNE_ROWS, NETWORKS, ROUNDS, SCHEDULE, ALLOCATION, FLOOR, BUDGET),
+        *(STRUCTURE, UNIT_CRITERION, TARGET, INNER_DENSITY, CURVATURE, WHEN, CHECK_EVERY, THRESHOLD, REFERENCE, CAP, SCOPE, TOTAL),
+        *(RESTART_OPTIMIZER, COMPACT, CLIP_ACTIONS, MAX_EPISODE_STEPS, STRATEGY, MAX_STACK, CHECKPOINT_EVERY, BACKEND, EVALUATE),
     )
+    return SweepConfig(**{flag.name: flag.value for flag in shared}, lambda_=LAMBDA.value, settings=settings, **more)

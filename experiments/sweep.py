@@ -7,7 +7,7 @@ python experiments/sweep.py --dataset=jaxprune/hopper/medium-v0 --algo=bc --crit
 import run_flags
 from absl import flags
 from launch import command_line, launch
-from run_flags import OUTPUT, OVERWRITE, numbers, sweep_config
+from run_flags import OUTPUT, OVERWRITE, RESUME, numbers, sweep_config
 
 import jaxprune as jp
 from jaxprune.reporting.report import text_table
@@ -35,7 +35,7 @@ def main():
         sanity=SANITY.value,
         lottery_rounds=LOTTERY_ROUNDS.value,
     )
-    records = jp.sweep(config, OUTPUT.value, overwrite=OVERWRITE.value, command=command_line())
+    records = jp.sweep(config, OUTPUT.value, overwrite=OVERWRITE.value, resume=RESUME.value, command=command_line())
     print(text_table(records))
     print(f"\n{OUTPUT.value}/report.html")
 

@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from jaxprune.agents.base import Agent, AgentState
+from jaxprune.agents.compact import full_sizes, resized
 from jaxprune.agents.registry import AGENTS
 from jaxprune.data.transitions import Spec, Statistics
 
@@ -25,15 +26,21 @@ def save_run(folder: str | pathlib.Path, agent: Agent, state: AgentState, descri
       agent: the algorithm.
       state: its state.
       description: JSON values to keep beside it (seed, sparsity, criterion, …).
+
+    Raises:
+      ValueError: a name in the description under which `agent.json` keeps something of the agent; nothing is written then.
     """
     import orbax.checkpoint as ocp
+
+    own = {"format": FORMAT, **agent_to_json(agent)}
+    if taken := sorted(set(description) & set(own)):
+        raise ValueError(f"a description cannot name {taken[0]!r}: agent.json keeps {', '.join(own)} of the agent itself")
 
     folder = pathlib.Path(folder).resolve()
     folder.mkdir(parents=True, exist_ok=True)
     with ocp.StandardCheckpointer() as checkpointer:
         checkpointer.save(folder / "state", state)
-    described = {"format": FORMAT, **agent_to_json(agent), **description}
-    (folder / "agent.json").write_text(json.dumps(described, indent=2) + "\n")
+    (folder / "agent.json").write_text(json.dumps({**own, **description}, indent=2) + "\n")
 
 
 def load_agent(folder: str | pathlib.Path) -> Agent:
@@ -43,15 +50,31 @@ def load_agent(folder: str | pathlib.Path) -> Agent:
       FileNotFoundError: the folder holds no run.
       ValueError: it was written by a newer version, or with an optimizer that a file cannot name.
     """
+    described = _described(folder)
+    if described["custom_optimizer"]:
+        path = pathlib.Path(folder) / "agent.json"
+        raise ValueError(f"{path} was trained with an optimizer of your own: make the agent in code and pass it as agent=")
+    return agent_from_json(described)
+
+
+def _described(folder: str | pathlib.Path) -> dict[str, Any]:
     path = pathlib.Path(folder) / "agent.json"
     if not path.exists():
         raise FileNotFoundError(f"{folder} holds no run (no agent.json in it); give a folder such as OUTPUT/runs/bc-snip-0.95-0")
     described = json.loads(path.read_text())
     if described.get("format") != FORMAT:
         raise ValueError(f"{path} has format {described.get('format')}, this version reads {FORMAT}; use the version that wrote it")
-    if described["custom_optimizer"]:
-        raise ValueError(f"{path} was trained with an optimizer of your own: make the agent in code and pass it as agent=")
-    return agent_from_json(described)
+    return described
+
+
+def _at_saved_widths(folder: str | pathlib.Path, agent: Agent) -> Agent:
+    described = _described(folder)
+    if (agent.name, agent.spec) != (described["agent"], Spec(**described["spec"])):
+        raise ValueError(
+            f"{folder} holds a run of {described['agent']} with {described['spec']}, but the agent given is {agent.name} with {agent.spec}"
+        )
+    widths = tuple(tuple(item) for item in described["widths"])
+    return agent if widths == agent.widths else resized(agent, full_sizes(agent) | dict(widths))
 
 
 def agent_to_json(agent: Agent) -> dict[str, Any]:
@@ -78,11 +101,16 @@ def load_run(folder: str | pathlib.Path, *, agent: Agent | None = None) -> tuple
 
     Args:
       folder: one of OUTPUT/runs.
-      agent: needed only where the run was trained with an optimizer of your own.
+      agent: needed only where the run was trained with an optimizer of your own. At any widths: the file knows the run's.
+
+    Raises:
+      FileNotFoundError: the folder holds no run.
+      ValueError: as for `load_agent`; the agent given is of another algorithm or for another environment; or the run was compacted, and the
+        agent's networks were replaced by hand, so that there is none of its widths.
     """
     import orbax.checkpoint as ocp
 
-    agent = load_agent(folder) if agent is None else agent
+    agent = load_agent(folder) if agent is None else _at_saved_widths(folder, agent)
     size = agent.spec.observation_size
     target = jax.eval_shape(lambda: agent.init(jax.random.key(0), Statistics(np.zeros(size), np.ones(size))))
     sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
+from collections.abc import Mapping
 from typing import Any
 
 from jaxprune.agents.registry import AGENTS
@@ -16,8 +17,9 @@ from jaxprune.pruning.allocation import ALLOCATIONS
 from jaxprune.pruning.masks import kept_count
 from jaxprune.pruning.schedules import SCHEDULES
 from jaxprune.training.arms import DENSE, check_arm, with_checks
+from jaxprune.training.early import When
 
-STRATEGIES = ("auto", "vectorized", "sequential")
+STRATEGIES = ("auto", "vectorized", "sequential", "sharded")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,13 +46,17 @@ class SweepConfig:
         names in `jaxprune.UNIT_CRITERIA`; with `hybrid`, `unit_criterion` ranks the units and `criteria` the weights inside.
       lambda_: step-size penalty of the loss models `lm`, `obd` and `qm`.
       curvature: of `obd` and `qm`, see `jaxprune.criteria.curvature.resolve_curvature`; what it meant is kept with the run.
+      when, check_every, threshold, reference, cap, scope, total, restart_optimizer: when criteria prune, see
+        `jaxprune.training.early.When`; dense runs and baselines are as they are.
       compact: train and keep the agents in arrays without dead units.
       lottery_rounds: how often `lottery_ticket` trains and prunes.
       settings: {setting: value} for the algorithms' configs.
       clip_actions: clip logged actions to the bounds.
       max_episode_steps: time limit of a file that holds neither timeouts nor next observations.
-      strategy: how a stack of runs is stepped: `vectorized` (vmap), `sequential` (lax.map), or `auto` by backend.
-      max_stack: at most this many runs in one stack.
+      strategy: how a stack of runs is stepped: `vectorized` (vmap), `sequential` (lax.map), `sharded` (over the devices of a process, by
+        one of the other two on each), or `auto`: sharded where there are several devices, else sequential on CPU and vectorized elsewhere.
+      max_stack: at most this many runs in one stack; by default as many as the device's memory takes, see `stacks.affordable`.
+      checkpoint_every: evaluations of a stack between two checkpoints to resume from.
       backend: of the evaluation, see `jaxprune.environments.make_batched`.
       evaluate: whether to run episodes at all.
     """
@@ -78,6 +84,14 @@ class SweepConfig:
     inner_density: float = 0.25
     lambda_: float = 0.0
     curvature: str = "auto"
+    when: str = "init"
+    check_every: int = 1000
+    threshold: str = "code"
+    reference: str = "first"
+    cap: int | None = None
+    scope: str = "together"
+    total: str = "same"
+    restart_optimizer: bool = False
     compact: bool = True
     sanity: bool = False
     lottery_rounds: int = 5
@@ -85,7 +99,8 @@ class SweepConfig:
     clip_actions: bool = False
     max_episode_steps: int | None = None
     strategy: str = "auto"
-    max_stack: int = 64
+    max_stack: int | None = None
+    checkpoint_every: int = 1
     backend: str = "auto"
     evaluate: bool = True
 
@@ -96,7 +111,7 @@ class SweepConfig:
                 object.__setattr__(self, name, (value,) if isinstance(value, (str, int, float)) else tuple(value))
         object.__setattr__(self, "seeds", tuple(operator.index(seed) for seed in self.seeds))
         object.__setattr__(self, "sparsities", tuple(float(sparsity) for sparsity in self.sparsities))
-        for name in ("steps", "eval_every", "episodes", "prune_rows", "rounds", "max_stack", "lottery_rounds", "floor"):
+        for name in ("steps", "eval_every", "episodes", "prune_rows", "rounds", "lottery_rounds", "floor", "checkpoint_every"):
             object.__setattr__(self, name, operator.index(getattr(self, name)))
         for value in self.algos:
             _expect("algos", value, AGENTS)
@@ -130,9 +145,10 @@ class SweepConfig:
             raise ValueError("criteria is empty but there are sparsities above 0; name a criterion, or --sparsities=0")
         if any(seed < 0 or seed >= 2**31 for seed in self.seeds):
             raise ValueError(f"expected seeds in [0, 2**31), got {', '.join(map(str, self.seeds))}")
-        for name in ("steps", "eval_every", "episodes", "prune_rows", "rounds", "max_stack", "lottery_rounds"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"expected {name} of at least 1, got {getattr(self, name)}")
+        for name in ("steps", "eval_every", "episodes", "prune_rows", "rounds", "max_stack", "lottery_rounds", "checkpoint_every"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"expected {name} of at least 1, got {value}")
         if self.floor < 0:
             raise ValueError(f"expected floor of at least 0, got {self.floor}")
         if not 0 < self.inner_density <= 1:
@@ -141,8 +157,32 @@ class SweepConfig:
             raise ValueError(f"expected a learning_rate above 0, got {self.settings['learning_rate']}")
         if self.settings.get("init", "uniform") not in INITIALIZERS:
             _expect("init", self.settings["init"], INITIALIZERS)
+        self._check_when()
         if self.batch_size is not None and self.batch_size < 1:
             raise ValueError(f"expected batch_size of at least 1, got {self.batch_size}")
+
+    def _check_when(self) -> None:
+        rule = self.when_rule
+        rule.latest(self.steps)
+        if rule.when not in ("init", "step:0"):
+            for sparsity in self.sparsities:
+                if sparsity:
+                    rule.detector(sparsity, self.structure, self.steps)
+
+    @property
+    def when_rule(self) -> When:
+        """The part that says when criteria prune."""
+        return When(**{field.name: getattr(self, field.name) for field in dataclasses.fields(When)})
+
+    @staticmethod
+    def from_json(values: Mapping[str, Any]) -> SweepConfig:
+        """The config of a `config.json`, whose other entries are left out.
+
+        Raises:
+          ValueError: as the constructor.
+        """
+        known = {field.name for field in dataclasses.fields(SweepConfig)}
+        return SweepConfig(**{name: value for name, value in values.items() if name in known})
 
 
 def _expect(name: str, value: str, known: Any) -> None:

@@ -8,11 +8,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jaxprune.agents.base import Agent, AgentState
 from jaxprune.agents.inert import leave_out_inert
 from jaxprune.data.transitions import Transitions
 from jaxprune.training.progress import progress_bar
+
+RUNS = "runs"
 
 
 def sample(transitions: Transitions, key: jax.Array, batch_size: int) -> Transitions:
@@ -59,7 +62,8 @@ def train_blocks(agent, state, key, transitions, blocks, *, batch_size, phase=0,
       batch_size: rows an update.
       phase: `state.step` modulo `agent.period`.
       span: updates a block, `agent.period` if there is more than one block.
-      stacked: None for one run, `vectorized` (vmap) or `sequential` (`lax.map`) for a stack.
+      stacked: None for one run; for a stack `vectorized` (vmap), `sequential` (`lax.map`), or `sharded`, one of these on each device of
+        this process, for stacks that `place_runs` has spread.
 
     Returns:
       The state, and the mean of every metric over the updates that reported it.
@@ -67,11 +71,45 @@ def train_blocks(agent, state, key, transitions, blocks, *, batch_size, phase=0,
     one = functools.partial(_train_one, agent, batch_size, phase, span)
     if stacked is None:
         return one(state, key, transitions, blocks)
-    if stacked == "vectorized":
+    if stacked == "sharded":
+        each, every = jax.sharding.PartitionSpec(RUNS), jax.sharding.PartitionSpec()
+        stack = functools.partial(_train_stack, one, one_device_strategy())
+        return jax.shard_map(stack, mesh=run_mesh(), in_specs=(each, each, every, every), out_specs=each, check_vma=False)(
+            state, key, transitions, blocks
+        )
+    return _train_stack(one, stacked, state, key, transitions, blocks)
+
+
+def _train_stack(one, strategy: str, state, key, transitions, blocks):
+    if strategy == "vectorized":
         return jax.vmap(one, in_axes=(0, 0, None, None))(state, key, transitions, blocks)
-    if stacked == "sequential":
+    if strategy == "sequential":
         return jax.lax.map(lambda run: one(run[0], run[1], transitions, blocks), (state, key))
-    raise ValueError(f"stacked={stacked!r} is unknown; expected None, 'vectorized' or 'sequential'")
+    raise ValueError(f"stacked={strategy!r} is unknown; expected None, 'vectorized', 'sequential' or 'sharded'")
+
+
+def one_device_strategy() -> str:
+    """How a stack is stepped on one device of the default backend: one run after the other on a CPU, whose caches hold one run."""
+    return "sequential" if jax.default_backend() == "cpu" else "vectorized"
+
+
+@functools.cache
+def run_mesh() -> jax.sharding.Mesh:
+    """The devices of this process, along the runs axis."""
+    return jax.sharding.Mesh(np.asarray(jax.local_devices()), (RUNS,))
+
+
+def place_runs(tree: Any, strategy: str | None) -> Any:
+    """A tree of stacks where `train_blocks` wants it: with `sharded`, padded by copies of its last run and spread over the devices."""
+    if strategy != "sharded":
+        return tree
+    mesh = run_mesh()
+
+    def padded(leaf):
+        missing = -leaf.shape[0] % mesh.size
+        return jnp.concatenate([leaf, *[leaf[-1:]] * missing]) if missing else leaf
+
+    return jax.device_put(jax.tree.map(padded, tree), jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(RUNS)))
 
 
 def advance(agent: Agent, state: AgentState, key, transitions: Transitions, steps: int, *, batch_size: int, phase: int, stacked=None):

@@ -10,53 +10,107 @@ import pathlib
 import shutil
 from typing import Any
 
-WRITTEN = ("config.json", "records.jsonl", "records.csv", "report.html", "runs")
+WRITTEN = ("config.json", "records*.jsonl", "records.csv", "report.html", "progress*.json", "checkpoints*", "runs")
 
 
 class OutputFolder:
-    """OUT/{config.json, records.jsonl, records.csv, report.html, runs/<id>/…}.
+    """OUT/{config.json, records.jsonl, records.csv, report.html, runs/<id>/…}, and while a sweep runs progress.json and checkpoints/.
 
     Args:
       path: the folder; made if absent.
       overwrite: delete what an earlier sweep left in it.
+      resume: go on with what an earlier sweep left in it; a folder without one is begun.
+      part: None, or which of several processes this is: each has files of its own, and the first of them makes the folder.
+
+    Attributes:
+      resumed: whether there is an earlier sweep to go on with.
 
     Raises:
       ValueError: it already holds a sweep, or it is not a folder that can be written.
     """
 
-    def __init__(self, path: str | os.PathLike, *, overwrite: bool = False):
-        self.path = pathlib.Path(path)
+    def __init__(self, path: str | os.PathLike, *, overwrite: bool = False, resume: bool = False, part: int | None = None):
+        self.path, self.part = pathlib.Path(path), part
         self.made = not self.path.exists()
         if self.path.exists() and not self.path.is_dir():
             raise ValueError(f"expected a folder at {self.path}, found a file; name another output folder")
-        used = [self.path / name for name in WRITTEN if (self.path / name).exists()]
-        if used and not overwrite:
-            raise ValueError(f"{self.path} already holds a sweep ({used[0].name}); name another output folder or pass --overwrite")
-        for item in used:
-            shutil.rmtree(item) if item.is_dir() else item.unlink()
+        used = self._used()
+        self.resumed = resume and (self.path / "config.json").exists()
+        if used and not overwrite and not self.resumed:
+            raise ValueError(
+                f"{self.path} already holds a sweep ({used[0].name}); name another output folder, or pass --resume to go on with it or "
+                "--overwrite to lose it"
+            )
         try:
+            if not self.resumed and not part:
+                for item in used:
+                    _remove(item)
             self.path.mkdir(parents=True, exist_ok=True)
-            (self.path / "records.jsonl").touch()
+            self.records.touch()
         except OSError as error:
             raise ValueError(f"cannot write to {self.path}: {error.strerror}; name a folder that can be written") from error
+
+    def _used(self) -> list[pathlib.Path]:
+        if self.part:  # the first process has looked, and made the folder since
+            return []
+        return [item for name in WRITTEN for item in sorted(self.path.glob(name))]
+
+    def named(self, name: str) -> str:
+        """The name of a file of this process: records.jsonl, or records-1.jsonl of the second of several."""
+        stem, dot, ending = name.partition(".")
+        return name if self.part is None else f"{stem}-{self.part}{dot}{ending}"
+
+    @property
+    def records(self) -> pathlib.Path:
+        """Where this process writes its rows."""
+        return self.path / self.named("records.jsonl")
 
     def clear(self) -> None:
         """Take back what was written, the folder too where it was new."""
         for name in WRITTEN:
-            item = self.path / name
-            if item.exists():
-                shutil.rmtree(item) if item.is_dir() else item.unlink()
+            for item in self.path.glob(name):
+                _remove(item)
         if self.made:
             self.path.rmdir()
 
     def write_config(self, config: dict[str, Any]) -> None:
         """Write config.json."""
-        self.write_text("config.json", json.dumps(config, indent=2) + "\n")
+        write_whole(self.path / "config.json", json.dumps(config, indent=2) + "\n")
+
+    def read_config(self) -> dict[str, Any]:
+        """What `write_config` wrote."""
+        return json.loads((self.path / "config.json").read_text())
 
     def append(self, records: list[dict[str, Any]]) -> None:
-        """Add rows to records.jsonl."""
-        with (self.path / "records.jsonl").open("a") as file:
+        """Add rows to the records of this process."""
+        with self.records.open("a") as file:
             file.writelines(json.dumps(record) + "\n" for record in records)
+
+    def sync_records(self) -> int:
+        """Have the rows on disk; the bytes they take."""
+        with self.records.open("a") as file:
+            os.fsync(file.fileno())
+            return file.tell()
+
+    def cut_records(self, size: int) -> None:
+        """Leave the first `size` bytes of the rows."""
+        with self.records.open("a") as file:
+            file.truncate(size)
+
+    def fresh_run(self, run_id: str) -> pathlib.Path:
+        """The folder of a run, empty: what an interrupted process left in it is gone."""
+        folder = self.path / "runs" / run_id
+        shutil.rmtree(folder, ignore_errors=True)
+        return folder
+
+    def merge(self) -> list[dict[str, Any]]:
+        """All rows of all processes, in records.jsonl and records.csv too."""
+        parts = sorted(self.path.glob("records-*.jsonl"), key=lambda path: int(path.stem.rpartition("-")[2]))
+        if parts:
+            write_whole(self.path / "records.jsonl", "".join(part.read_text() for part in parts))
+        records = read_records(self.path)
+        self.write_csv(records)
+        return records
 
     def write_csv(self, records: list[dict[str, Any]]) -> None:
         """Write all rows to records.csv, with the union of their columns."""
@@ -65,13 +119,24 @@ class OutputFolder:
         rows = csv.DictWriter(text, columns, lineterminator="\n")
         rows.writeheader()
         rows.writerows(records)
-        self.write_text("records.csv", text.getvalue())
+        write_whole(self.path / "records.csv", text.getvalue())
 
-    def write_text(self, name: str, text: str) -> None:
-        """Write a file whole or not at all."""
-        partial = self.path / f".{name}.partial"
-        partial.write_text(text)
-        os.replace(partial, self.path / name)
+
+def write_whole(path: pathlib.Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    partial = path.with_name(f".{path.name}.partial")
+    with partial.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(partial, path)
+
+
+def _remove(item: pathlib.Path) -> None:
+    if item.is_dir():
+        shutil.rmtree(item)
+    else:
+        item.unlink()
 
 
 def read_records(folder: str | os.PathLike) -> list[dict[str, Any]]:

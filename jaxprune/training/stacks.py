@@ -13,7 +13,7 @@ from jaxprune.agents.base import Agent, AgentState
 from jaxprune.agents.compact import common_widths, compact_runs, full_sizes
 from jaxprune.data.transitions import Statistics
 from jaxprune.parameters import prunable_size
-from jaxprune.training.start import Start
+from jaxprune.training.start import Origin, Start
 
 # Groups of runs merge while less than this share of the merged arrays is padding.
 WASTE = 0.25
@@ -26,12 +26,12 @@ class Stack:
     Attributes:
       agent: at the widths that all of them share.
       state: every leaf with a leading run axis.
-      starts: of the runs, in order.
+      origins: of the runs, in order.
     """
 
     agent: Agent
     state: AgentState
-    starts: list[Start]
+    origins: list[Origin]
 
 
 def widths_of(agent: Agent) -> dict[str, int]:
@@ -47,15 +47,34 @@ def executed_weights(agent: Agent) -> int:
     return prunable_size(shapes)
 
 
+def affordable(agent: Agent) -> int:
+    """How many runs of an agent fit the device: training a stack takes about three times its state, and half the memory is left alone.
+
+    64 where the device does not tell its memory, as CPUs do not.
+    """
+    memory = jax.local_devices()[0].memory_stats() or {}
+    if "bytes_limit" not in memory:
+        return 64
+    size = agent.spec.observation_size
+    state = jax.eval_shape(lambda: agent.init(jax.random.key(0), Statistics(jnp.zeros(size), jnp.ones(size))))
+    each = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
+    return max(1, int(memory["bytes_limit"] / 2 / (3 * each)))
+
+
 def _wasted(starts: list[Start]) -> float:
     """The share of padding in the arrays of a stack of these runs."""
     merged = starts[0].agent.with_widths(common_widths([widths_of(start.agent) for start in starts]))
     return 1 - sum(executed_weights(start.agent) for start in starts) / (len(starts) * executed_weights(merged))
 
 
-def grouped(starts: Iterable[Start], *, most: int, merge: bool = True) -> Iterator[list[Start]]:
-    """Consecutive runs of one algorithm and start step, merged while padding wastes less than a quarter, at most `most` at a time.
+def _moment(start: Start) -> tuple[str, int, int]:
+    return start.run.algo, int(start.state.step), start.origin.end
 
+
+def grouped(starts: Iterable[Start], *, most: int | None = None, merge: bool = True) -> Iterator[list[Start]]:
+    """Consecutive runs of one algorithm, start step and end, merged while padding wastes less than a quarter.
+
+    At most `most` come together, by default as many as are `affordable`.
     With `merge` off, only runs of the same widths come together: no state is compacted.
 
     Runs are to come in the order of their widths (a sweep's sparsities), so that neighbours fit together.
@@ -63,8 +82,9 @@ def grouped(starts: Iterable[Start], *, most: int, merge: bool = True) -> Iterat
     group: list[Start] = []
     for start in starts:
         together = [*group, start]
-        same = not group or (group[0].run.algo == start.run.algo and int(group[0].state.step) == int(start.state.step))
-        if group and (not same or len(together) > most or (start.agent != group[0].agent and not (merge and _wasted(together) < WASTE))):
+        same = not group or _moment(group[0]) == _moment(start)
+        limit = affordable(start.agent) if most is None else most
+        if group and (not same or len(together) > limit or (start.agent != group[0].agent and not (merge and _wasted(together) < WASTE))):
             yield group
             together = [start]
         group = together
@@ -78,4 +98,4 @@ def stack(starts: list[Start]) -> Stack:
         agent, states = starts[0].agent, [start.state for start in starts]
     else:
         agent, states = compact_runs([(start.agent, start.state) for start in starts])
-    return Stack(agent, jax.tree.map(lambda *leaves: jnp.stack(leaves), *states), starts)
+    return Stack(agent, jax.tree.map(lambda *leaves: jnp.stack(leaves), *states), [start.origin for start in starts])

@@ -3,33 +3,40 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
 import logging
 import os
 import platform
-import time
-from collections.abc import Iterable
+from collections.abc import Iterator
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
+from jaxprune.agents.base import Agent
 from jaxprune.agents.registry import make
 from jaxprune.agents.scoring import chosen_networks
 from jaxprune.data.reference import normalized_score
-from jaxprune.data.transitions import Dataset, Transitions
+from jaxprune.data.transitions import Dataset
 from jaxprune.environments import check_environment
+from jaxprune.training import hosts
 from jaxprune.training.arms import split
-from jaxprune.training.checkpoint import save_run
-from jaxprune.training.evaluation import evaluate_stack
 from jaxprune.training.grid import Run, SweepConfig, expand
-from jaxprune.training.loop import advance_in_pieces
+from jaxprune.training.journal import Carry, Journal
+from jaxprune.training.later import DenseTrunk
 from jaxprune.training.progress import progress_bar
 from jaxprune.training.records import OutputFolder
-from jaxprune.training.stacks import Stack, executed_weights, grouped, stack
-from jaxprune.training.start import RunKeys, Start, curvature_of, start_run
+from jaxprune.training.session import Session, number
+from jaxprune.training.stack_run import run_stack
+from jaxprune.training.stacks import executed_weights, grouped, stack
+from jaxprune.training.start import Rankings, Start, curvature_of, is_pruned_later, start_run
+from jaxprune.training.stopping import Stopped, StopRequest, listening
 
 log = logging.getLogger("jaxprune")
+
+# May differ between a sweep and its resumption.
+_FREE = ("command", "versions", "checkpoint_every")
 
 
 def sweep(
@@ -38,27 +45,35 @@ def sweep(
     *,
     dataset: Dataset | None = None,
     overwrite: bool = False,
+    resume: bool = False,
     progress: bool = True,
     command: str = "",
 ) -> list[dict[str, Any]]:
     """Run a grid and write OUT/{config.json, records.jsonl, records.csv, report.html, runs/<id>/…}.
+
+    Where JAX knows of several processes (`jaxprune.training.hosts.connect`), each takes its share of the runs, and the first one writes
+    the merged records and the report; `output_dir` is then to be on a disk that all of them see.
 
     Args:
       config: the grid.
       output_dir: a new or empty folder.
       dataset: already loaded, in place of `config.dataset`.
       overwrite: replace what an earlier sweep left in the folder.
+      resume: go on with the sweep of the same config that is in the folder, to the same bits as if it had never stopped; begin it where
+        there is none.
       progress: show a bar where standard error is a terminal.
       command: shown in the report.
 
     Returns:
-      One record per run and evaluation.
+      One record per run and evaluation; of all processes in the first, its own in each other.
 
     Raises:
-      ValueError: the folder is in use, the data do not fit, or no environment is known; before anything is written.
+      ValueError: the folder is in use, the data do not fit, or no environment is known, before anything is written; or the sweep to
+        resume was of another config.
+      Stopped: a signal asked for it; everything up to now is safe, and the report is of what there is.
+      OSError: the disk is full or gone; what was safe before still is.
     """
     from jaxprune.data import load
-    from jaxprune.reporting import write_report
 
     if dataset is None:
         dataset = load(config.dataset, env_id=config.env_id, clip_actions=config.clip_actions, max_episode_steps=config.max_episode_steps)
@@ -73,149 +88,167 @@ def sweep(
         curvature_of(agents[run.algo], split(run.criterion)[0], config)
     for agent in agents.values():
         chosen_networks(agent, config.networks)
-    folder = OutputFolder(output_dir, overwrite=overwrite)
+    described = _described(config, dataset, env_id, command)
+    folder = _open_folder(output_dir, described, overwrite=overwrite, resume=resume)
+    session = Session(config, dataset, jax.device_put(dataset.transitions), env_id)
+    with listening() as stop:
+        stopped = _run_all(agents, hosts.own(runs), session, folder, stop, progress=progress)
+    hosts.wait_for_all("trained")
+    records = _report(folder, described)
+    hosts.wait_for_all("reported")
+    if stopped is not None:
+        raise stopped
+    return records
+
+
+def _run_all(
+    agents: dict[str, Agent], runs: list[Run], session: Session, folder: OutputFolder, stop: StopRequest, *, progress: bool
+) -> Stopped | None:
+    """Start and train the runs of this process; what was asked to stop is given back once it is safe."""
+    config, journal = session.config, Journal(folder)
+    carry = journal.open()
+    waiting = {run.id: run for run in runs}
+    done = config.steps * sum(run_id in waiting for run_id in journal.finished)
+    for run_id in journal.finished:
+        waiting.pop(run_id, None)
+    failures: dict[Run, ValueError] = {}
+    with progress_bar(config.steps * len(runs), "sweep", unit="update", disable=not progress) as bar:
+        bar.update(done)
+        try:
+            if carry is not None:
+                for origin in carry.stack.origins:
+                    waiting.pop(origin.run.id)
+                bar.update(carry.step * len(carry.stack.origins))
+                run_stack(carry, session, journal, stop, bar.update)
+            starts = _starts(agents, list(waiting.values()), session, journal, failures, stop, bar.update)
+            for group in grouped(starts, most=config.max_stack, merge=config.compact):
+                together = stack(group)
+                step = int(group[0].state.step)
+                group.clear()
+                bar.update(step * len(together.origins) * (not together.origins[0].pruned_at))
+                run_stack(Carry(together, step), session, journal, stop, bar.update)
+            if failures and len(failures) == len(runs):
+                raise next(iter(failures.values()))
+        except Stopped as stopped:
+            return stopped
+        except (ValueError, ImportError):
+            nothing_done = len(failures) == len(runs) or not (journal.finished or journal.saved)
+            if nothing_done and folder.part is None and not folder.resumed:
+                folder.clear()
+            raise
+    journal.done()
+    return None
+
+
+def _starts(agents, runs, session: Session, journal: Journal, failures, stop: StopRequest, report) -> Iterator[Start]:
+    """The runs, ready to be trained; one that cannot be pruned is entered as failed and the others go on."""
+
+    def fail(run: Run, error: ValueError) -> None:
+        failures[run] = error
+        log.warning("%s: failed: %s", run.id, error)
+        journal.folder.append([session.failed_row(run, error)])
+        journal.add_failed([run.id])
+
+    config = session.config
+    for algo, agent in agents.items():
+        own, rankings = [run for run in runs if run.algo == algo], Rankings()
+        for run in own:
+            if is_pruned_later(run, config):
+                continue
+            stop.leave_if_asked()
+            try:
+                start = start_run(agent, run, config, session.dataset, session.transitions, rankings)
+            except ValueError as error:
+                fail(run, error)
+                continue
+            yield start
+        later: dict[int, list[Run]] = {}
+        for run in own:
+            if is_pruned_later(run, config):
+                later.setdefault(run.seed, []).append(run)
+        yield from _late_starts(agent, later, session, fail, stop, report)
+
+
+def _late_starts(agent, later: dict[int, list[Run]], session: Session, fail, stop: StopRequest, report) -> list[Start]:
+    """Runs that leave the dense training of their seed, in the order of when and how wide."""
+    starts: list[Start] = []
+    for runs in later.values():
+        trunk = DenseTrunk(agent, runs, session, stop, report)
+        starts += trunk.starts()
+        for run, error in trunk.failures.items():
+            fail(run, error)
+    return sorted(starts, key=lambda start: (int(start.state.step), start.origin.end, executed_weights(start.agent)))
+
+
+def _open_folder(output_dir, described: dict[str, Any], *, overwrite: bool, resume: bool) -> OutputFolder:
+    """The folder with its config written, or found to be the same; of several processes, the first one's is made before the others'."""
+    part = hosts.part()
+    if part:
+        hosts.wait_for_all("folder")
+    folder = OutputFolder(output_dir, overwrite=overwrite, resume=resume, part=part)
+    if folder.resumed:
+        _check_same(folder, described)
+    elif not part:
+        folder.write_config(described)
+    if not part:
+        hosts.wait_for_all("folder")
+    return folder
+
+
+def _check_same(folder: OutputFolder, described: dict[str, Any]) -> None:
+    before, now = folder.read_config(), json.loads(json.dumps(described))
+    for name in now:
+        if name not in _FREE and before.get(name) != now[name]:
+            raise ValueError(
+                f"{folder.path} was begun with {name}={json.dumps(before.get(name))}, not {json.dumps(now[name])}; resume with the same, "
+                "or name another output folder"
+            )
+    if before.get("versions") != now["versions"]:
+        log.warning("%s was begun with other versions or hardware (%s): the bits may differ", folder.path, before.get("versions"))
+
+
+def _report(folder: OutputFolder, described: dict[str, Any]) -> list[dict[str, Any]]:
+    """Merged records and the report, by the first process."""
+    from jaxprune.reporting import write_report
+
+    if folder.part:
+        return [json.loads(line) for line in folder.records.read_text().splitlines()]
+    records = folder.merge()
+    if any(record["status"] == "ok" or record["step"] for record in records):
+        layers = []
+        for run_id in dict.fromkeys(record["run_id"] for record in records):
+            about = folder.path / "runs" / run_id / "agent.json"
+            if about.exists():
+                layers += _layer_rows(json.loads(about.read_text()))
+        write_report(folder.path / "report.html", records, described, layers=layers)
+    return records
+
+
+def _layer_rows(about: dict[str, Any]) -> list[dict[str, Any]]:
+    run = {name: about[name] for name in ("algo", "criterion", "sparsity", "seed")}
+    return [{**run, "layer": name, "kept": kept, "total": total} for name, (kept, total) in about["layers"].items()]
+
+
+def _described(config: SweepConfig, dataset: Dataset, env_id: str | None, command: str) -> dict[str, Any]:
     behaviour = float(dataset.report.return_statistics["mean"])
-    described = {
+    return {
         **dataclasses.asdict(config),
         "env_id": env_id,
         "command": command,
         "versions": versions(),
+        "processes": jax.process_count(),
+        "data": fingerprint(dataset),
         "behaviour_return": behaviour,
-        "behaviour_score": _number(normalized_score(dataset.reference, behaviour)),
-    }
-    folder.write_config(described)
-
-    transitions = jax.device_put(dataset.transitions)
-    records: list[dict[str, Any]] = []
-    layers: list[dict[str, Any]] = []
-    with progress_bar(config.steps * len(runs), "sweep", unit="update", disable=not progress) as bar:
-        failures: dict[Run, ValueError] = {}
-        starts = _started(agents, runs, config, dataset, transitions, failures)
-        try:
-            for group in grouped(starts, most=config.max_stack, merge=config.compact):
-                layers += [row for start in group for row in _layer_rows(start)]
-                for rows in run_stack(stack(group), config, dataset, transitions, env_id, folder, bar):
-                    folder.append(rows)
-                    records += rows
-            if not records and failures:
-                raise next(iter(failures.values()))
-        except (ValueError, ImportError):
-            if not records:
-                folder.clear()
-            raise
-    failed = [_failed_row(run, error, config, env_id) for run, error in failures.items()]
-    folder.append(failed)
-    records += failed
-    folder.write_csv(records)
-    write_report(folder.path / "report.html", records, described, layers=layers)
-    return records
-
-
-def _started(agents, runs, config, dataset, transitions, failures: dict[Run, ValueError]) -> Iterable[Start]:
-    """The runs, ready to be trained; one that cannot be pruned is put among the failures and the others go on."""
-    for run in runs:
-        try:
-            yield start_run(agents[run.algo], run, config, dataset, transitions)
-        except ValueError as error:
-            failures[run] = error
-            log.warning("%s: failed: %s", run.id, error)
-
-
-def _failed_row(run: Run, error: ValueError, config: SweepConfig, env_id: str | None) -> dict[str, Any]:
-    shared = {"dataset": config.dataset, "env_id": env_id, "structure": config.structure, "when": "init", "step": 0}
-    return {
-        "run_id": run.id,
-        **dataclasses.asdict(run),
-        **shared,
-        "return_mean": None,
-        "score": None,
-        "status": "failed",
-        "reason": str(error),
+        "behaviour_score": number(normalized_score(dataset.reference, behaviour)),
     }
 
 
-def run_stack(
-    stack: Stack, config: SweepConfig, dataset: Dataset, transitions: Transitions, env_id: str | None, folder: OutputFolder, bar: Any
-) -> Iterable[list[dict[str, Any]]]:
-    """Train and evaluate one stack; yields the records of every evaluation and saves every run at the end."""
-    agent, state, runs = stack.agent, stack.state, [start.run for start in stack.starts]
-    keys = jnp.stack([RunKeys.of(run.seed).train for run in runs])
-    strategy = config.strategy
-    if strategy == "auto":
-        strategy = "sequential" if jax.default_backend() == "cpu" else "vectorized"
-    batch_size = config.batch_size or agent.config.batch_size
-    step, trained, evaluated = int(stack.starts[0].state.step), 0.0, 0.0
-    bar.update(step * len(runs))
-    while step < config.steps:
-        now = min(config.eval_every - step % config.eval_every, config.steps - step)
-        start = time.perf_counter()
-        state, metrics = advance_in_pieces(
-            agent,
-            state,
-            keys,
-            transitions,
-            now,
-            batch_size=batch_size,
-            phase=step % agent.period,
-            stacked=strategy,
-            report=lambda updates: bar.update(updates * len(runs)),
-        )
-        trained += time.perf_counter() - start
-        step += now
-        start = time.perf_counter()
-        returns = np.full((len(runs), config.episodes), np.nan)
-        if config.evaluate and env_id is not None:
-            seeds = [(run.seed, step) for run in runs]
-            returns = evaluate_stack(agent, agent.policy(state), env_id, episodes=config.episodes, seeds=seeds, backend=config.backend)
-        evaluated += time.perf_counter() - start
-        finite = np.asarray(jax.vmap(_all_finite)(state.params))
-        metrics = {name: np.asarray(values) for name, values in metrics.items()}
-        yield [
-            {
-                "run_id": run.id,
-                **dataclasses.asdict(run),
-                "dataset": config.dataset,
-                "env_id": env_id,
-                "structure": config.structure,
-                "when": "init",
-                "kept": started.info.kept,
-                "total": started.info.total,
-                "executed": executed_weights(agent),
-                "step": step,
-                "return_mean": _number(returns[i].mean()),
-                "return_std": _number(returns[i].std()),
-                "episodes": config.episodes,
-                "score": _number(normalized_score(dataset.reference, returns[i].mean())),
-                "start_s": round(started.seconds, 3),
-                "wall_s": round(trained, 3),
-                "eval_s": round(evaluated, 3),
-                "stack": len(runs),
-                "status": "ok" if finite[i] else "failed",
-                **{name: _number(values[i]) for name, values in metrics.items()},
-            }
-            for i, (run, started) in enumerate(zip(runs, stack.starts, strict=True))
-        ]
-        for run in (run for run, good in zip(runs, finite, strict=True) if not good):
-            log.warning("%s: parameters are NaN or infinite at update %d; the run is marked failed", run.id, step)
-    for i, started in enumerate(stack.starts):
-        single = jax.tree.map(lambda leaf, i=i: leaf[i], state)
-        description = {**dataclasses.asdict(started.run), "env_id": env_id, "step": step, "layers": started.info.layers}
-        if started.curvature:
-            description["curvature"] = started.curvature
-        save_run(folder.path / "runs" / started.run.id, agent, single, description)
-
-
-def _layer_rows(start: Start) -> list[dict[str, Any]]:
-    run = dataclasses.asdict(start.run)
-    return [{**run, "layer": name, "kept": kept, "total": total} for name, (kept, total) in start.info.layers.items()]
-
-
-def _all_finite(params: Any) -> jax.Array:
-    return jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(params)]).all()
-
-
-def _number(value: Any) -> float | None:
-    return None if value is None or not np.isfinite(value) else float(value)
+def fingerprint(dataset: Dataset) -> str:
+    """Tells one data set from another: 16 hexadecimal digits of SHA-256 over its transitions."""
+    digest = hashlib.sha256()
+    for leaf in jax.tree.leaves(dataset.transitions):
+        digest.update(np.ascontiguousarray(leaf).data)
+    return digest.hexdigest()[:16]
 
 
 def versions() -> dict[str, str]:

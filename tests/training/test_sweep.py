@@ -42,7 +42,14 @@ def test_the_output_folder(dataset, tmp_path):
     config = jp.SweepConfig("arrays", algos=("bc",), criteria=("snip", "random"), sparsities=(0, 0.9), seeds=(0, 1), **SMALL)
     records = jp.sweep(config, tmp_path / "out", dataset=dataset, progress=False)
     out = tmp_path / "out"
-    assert {path.name for path in out.iterdir()} == {"config.json", "records.jsonl", "records.csv", "report.html", "runs"}
+    assert {path.name for path in out.iterdir()} == {
+        "config.json",
+        "progress.json",
+        "records.jsonl",
+        "records.csv",
+        "report.html",
+        "runs",
+    }
     assert len(records) == 6 * 2
     assert [json.loads(line) for line in (out / "records.jsonl").read_text().splitlines()] == records
     rows = list(csv.DictReader((out / "records.csv").open()))

@@ -1,0 +1,48 @@
+"""Several processes, each with its share of the runs: SLURM jobs, TPU pods, or processes started by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import jax
+
+T = TypeVar("T")
+
+
+def connect(coordinator: str | None = None, processes: int | None = None, index: int | None = None) -> None:
+    """Join the other processes; to be called before anything else of JAX.
+
+    Args:
+      coordinator: host:port of the first process. None with the others None asks the cluster (SLURM, TPU pods, Open MPI).
+      processes: how many there are.
+      index: which one this is.
+
+    Raises:
+      ValueError: only some of the three are given, or no cluster is found.
+    """
+    given = (coordinator is not None, processes is not None, index is not None)
+    if any(given) and not all(given):
+        raise ValueError("expected --coordinator, --processes and --process together, or none of them on a cluster that JAX knows")
+    try:
+        jax.distributed.initialize(coordinator, processes, index)
+    except (ValueError, RuntimeError) as error:
+        raise ValueError(f"cannot join the other processes: {str(error).splitlines()[0]}") from error
+
+
+def part() -> int | None:
+    """Which process this is, None where it is the only one."""
+    return jax.process_index() if jax.process_count() > 1 else None
+
+
+def own(items: Sequence[T]) -> list[T]:
+    """This process's share: every n-th item, so that cheap and dear runs are spread evenly."""
+    return list(items[jax.process_index() :: jax.process_count()])
+
+
+def wait_for_all(name: str) -> None:
+    """Come here only when every process has."""
+    if jax.process_count() > 1:
+        from jax.experimental import multihost_utils
+
+        multihost_utils.sync_global_devices(name)

@@ -1,0 +1,101 @@
+"""Training one stack of runs: pieces of updates, evaluations, checkpoints."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from jaxprune.training.checkpoint import save_run
+from jaxprune.training.journal import Carry, Journal
+from jaxprune.training.loop import add_metrics, advance, mean_metrics, place_runs
+from jaxprune.training.session import Session
+from jaxprune.training.start import RunKeys
+from jaxprune.training.stopping import StopRequest
+
+Report = Callable[[int], Any]
+
+PIECE = 1000
+
+
+def run_stack(carry: Carry, session: Session, journal: Journal, stop: StopRequest, report: Report) -> None:
+    """Train a stack to its end: rows go to the records, states to runs/ at the end and to checkpoints on the way.
+
+    Args:
+      carry: where it stands; its state is donated.
+      session: the sweep.
+      journal: of the sweep.
+      stop: looked at after every piece of about 1,000 updates.
+      report: called with the updates made, counted once a run.
+
+    Raises:
+      Stopped: it was asked to stop and has written a checkpoint.
+    """
+    config, agent, origins = session.config, carry.stack.agent, carry.stack.origins
+    end, strategy = origins[0].end, session.strategy
+    piece = max(1, PIECE // agent.period) * agent.period
+    keys = jnp.stack([RunKeys.of(origin.run.seed).train for origin in origins])
+    state, keys = place_runs((carry.stack.state, keys), strategy)
+    evaluations = 0
+    if carry.recorded < 0:
+        journal.folder.append([row for origin in origins for row in origin.earlier])
+        carry.recorded = 0
+    while True:
+        on_grid = carry.step > 0 and (carry.step % config.eval_every == 0 or carry.step >= end)
+        if on_grid and carry.recorded < carry.step:
+            _record(carry, state, session, journal)
+            evaluations += 1
+            if carry.step < end and evaluations % config.checkpoint_every == 0:
+                _save(carry, state, journal)
+        if carry.step >= end:
+            break
+        if stop:
+            _save(carry, state, journal)
+            stop.leave_if_asked()
+        now = min(piece, config.eval_every - carry.step % config.eval_every, end - carry.step)
+        began = time.perf_counter()
+        state, metrics = advance(
+            agent,
+            state,
+            keys,
+            session.transitions,
+            now,
+            batch_size=session.batch_size(agent),
+            phase=carry.step % agent.period,
+            stacked=strategy,
+        )
+        jax.block_until_ready(state.step)
+        carry.trained += time.perf_counter() - began
+        add_metrics(carry.totals, metrics, now)
+        carry.step += now
+        report(now * len(origins))
+    _finish(carry, state, session, journal)
+
+
+def _record(carry: Carry, state: Any, session: Session, journal: Journal) -> None:
+    agent, origins = carry.stack.agent, carry.stack.origins
+    returns, seconds = session.evaluate(agent, state, [origin.run for origin in origins], carry.step)
+    carry.evaluated += seconds
+    metrics = mean_metrics(carry.totals)
+    times = {"wall_s": carry.trained, "eval_s": carry.evaluated}
+    journal.folder.append(session.rows(agent, state, origins, carry.step, returns, metrics, **times))
+    carry.totals, carry.recorded = {}, carry.step
+
+
+def _save(carry: Carry, state: Any, journal: Journal) -> None:
+    carry.stack.state = state
+    journal.save(carry)
+
+
+def _finish(carry: Carry, state: Any, session: Session, journal: Journal) -> None:
+    for i, origin in enumerate(carry.stack.origins):
+        description = {**session.about(origin.run), "step": carry.step, "layers": origin.info.layers}
+        for name in ("curvature", "pruned_at", "checks"):
+            if value := getattr(origin, name):
+                description[name] = value
+        single = jax.tree.map(lambda leaf, i=i: leaf[i], state)
+        save_run(journal.folder.fresh_run(origin.run.id), carry.stack.agent, single, description)
+    journal.finish([origin.run.id for origin in carry.stack.origins])
