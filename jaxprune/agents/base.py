@@ -90,7 +90,10 @@ class Network:
 
 @dataclasses.dataclass(frozen=True)
 class Agent:
-    """An algorithm for one kind of environment. Two agents are equal when name, spec, config and widths are: it may be static under jit.
+    """An algorithm for one kind of environment. It may be static under jit.
+
+    Two agents are equal when name, spec, config and widths are, and their networks and functions are the same ones: constructors are
+    cached, so that equal settings give one object, and an agent changed by hand equals no other.
 
     Attributes:
       name: of the algorithm.
@@ -108,11 +111,23 @@ class Agent:
     spec: Spec
     config: Any
     widths: tuple[tuple[str, int], ...] = ()
-    networks: dict[str, Network] = dataclasses.field(kw_only=True, compare=False, repr=False)
-    draw_rows: Callable[[jax.Array, int], dict[str, jax.Array]] = dataclasses.field(kw_only=True, compare=False, repr=False)
-    choose: Callable[[Any, jax.Array, jax.Array], jax.Array] = dataclasses.field(kw_only=True, compare=False, repr=False)
-    build: Callable[..., Agent] = dataclasses.field(kw_only=True, compare=False, repr=False)
-    deployment: DeterministicPolicy | CandidatePolicy | None = dataclasses.field(default=None, kw_only=True, compare=False, repr=False)
+    networks: dict[str, Network] = dataclasses.field(kw_only=True, hash=False, repr=False)
+    draw_rows: Callable[[jax.Array, int], dict[str, jax.Array]] = dataclasses.field(kw_only=True, hash=False, repr=False)
+    choose: Callable[[Any, jax.Array, jax.Array], jax.Array] = dataclasses.field(kw_only=True, hash=False, repr=False)
+    build: Callable[..., Agent] = dataclasses.field(kw_only=True, hash=False, repr=False)
+    deployment: DeterministicPolicy | CandidatePolicy | None = dataclasses.field(default=None, kw_only=True, hash=False, repr=False)
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, Agent):
+            return NotImplemented
+        if (self.name, self.spec, self.config, self.widths) != (other.name, other.spec, other.config, other.widths):
+            return False
+        parts = ("draw_rows", "choose", "build", "deployment")
+        same = all(getattr(self, part) is getattr(other, part) for part in parts)
+        # By identity: a network's objective may hold arrays, which have no one truth value.
+        return same and self.order == other.order and all(other.networks[name] is network for name, network in self.networks.items())
 
     @property
     def order(self) -> tuple[str, ...]:
