@@ -39,15 +39,46 @@ def prunable_tree(params: Any, prunable: Prunable = is_kernel) -> Any:
     return jax.tree_util.tree_map_with_path(lambda path, leaf: bool(prunable(path, leaf)), params)
 
 
+def _named(params: Any) -> list[tuple[str, tuple, Any]]:
+    """(path name, path, leaf) of every leaf.
+
+    Raises:
+      ValueError: two leaves of one name.
+    """
+    leaves = [(path_name(path), path, leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(params)]
+    if len({name for name, *_ in leaves}) < len(leaves):
+        paths: dict[str, Any] = {}
+        for name, path, _ in leaves:
+            if name in paths:
+                first, second = (jax.tree_util.keystr(p) for p in (paths[name], path))
+                raise ValueError(
+                    f"two parameters are called {name!r}, {first} and {second}; rename one: a slash in a key stands for nesting"
+                )
+            paths[name] = path
+    return leaves
+
+
+def named_leaves(tree: Any) -> dict[str, Any]:
+    """{path name: leaf}, in the order of `jax.tree.leaves`.
+
+    Raises:
+      ValueError: two leaves of one name.
+    """
+    return {name: leaf for name, _, leaf in _named(tree)}
+
+
 def prunable_leaves(params: Any, prunable: Prunable = is_kernel) -> dict[str, Any]:
-    """{path name: leaf} of the prunable leaves, in the order of `jax.tree.leaves`."""
-    leaves = jax.tree_util.tree_leaves_with_path(params)
-    return {path_name(path): leaf for path, leaf in leaves if prunable(path, leaf)}
+    """{path name: leaf} of the prunable leaves, in the order of `jax.tree.leaves`.
+
+    Raises:
+      ValueError: two leaves of one name.
+    """
+    return {name: leaf for name, path, leaf in _named(params) if prunable(path, leaf)}
 
 
 def replace_leaves(params: Any, leaves: dict[str, Any]) -> Any:
     """`params` with the leaves named in `leaves` replaced; a name that is not in `params` is a KeyError."""
-    names = {path_name(path) for path, _ in jax.tree_util.tree_leaves_with_path(params)}
+    names = set(named_leaves(params))
     if unknown := set(leaves) - names:
         raise KeyError(f"no parameter is called {sorted(unknown)[0]!r}; there are {', '.join(sorted(names))}")
     return jax.tree_util.tree_map_with_path(lambda path, leaf: leaves.get(path_name(path), leaf), params)

@@ -14,8 +14,9 @@ import numpy as np
 from jaxprune.agents.base import Agent, AgentState
 from jaxprune.agents.compact import UnitChange, Units, change_units, lane_width, resizable, resized
 from jaxprune.agents.moments import elementwise, map_moments, moments_of, owners
+from jaxprune.parameters import named_leaves
 from jaxprune.pruning.compaction import live_units, original_positions, packed_units
-from jaxprune.pruning.unit_layout import as_declared, is_bias, map_named, named_leaves, per_member
+from jaxprune.pruning.unit_layout import as_declared, is_bias, map_named, per_member
 
 
 @functools.cache

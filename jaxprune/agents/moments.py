@@ -9,7 +9,8 @@ import jax
 import numpy as np
 import optax
 
-from jaxprune.pruning.unit_layout import map_named, named_leaves
+from jaxprune.parameters import named_leaves
+from jaxprune.pruning.unit_layout import map_named
 
 _NOT_A_PARAMETER = ""
 

@@ -18,8 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from jaxprune.parameters import UnitGroup
-from jaxprune.pruning.unit_layout import Segment, UnitLayout, as_declared, bias_beside, is_bias, map_named, named_leaves, per_member
+from jaxprune.parameters import UnitGroup, named_leaves
+from jaxprune.pruning.unit_layout import Segment, UnitLayout, as_declared, bias_beside, is_bias, map_named, per_member
 
 __all__ = ["Plan", "compact_tree", "expand_tree", "fold_constants", "live_units", "packed_units", "regroup_tree"]
 

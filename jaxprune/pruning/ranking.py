@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from jaxprune.parameters import Prunable, is_kernel, prunable_leaves, replace_leaves
+from jaxprune.parameters import Prunable, is_kernel, named_leaves, prunable_leaves, replace_leaves
 from jaxprune.pruning.allocation import ALLOCATIONS, allocate
 from jaxprune.pruning.masks import check_count, kept_count, ranks
 
@@ -103,9 +103,9 @@ class Ranking(flax.struct.PyTreeNode):
           TypeError, ValueError: as for `counts`.
         """
         counts = self.counts(keep)
-        chosen = {name: leaf < counts[name] for name, leaf in prunable_leaves(self.places, lambda *_: True).items() if name in counts}
+        chosen = {name: leaf < counts[name] for name, leaf in named_leaves(self.places).items() if name in counts}
         if self.within is not None:
-            left = prunable_leaves(self.within, lambda *_: True)
+            left = named_leaves(self.within)
             chosen = {name: jnp.logical_and(mask, left[name]) for name, mask in chosen.items()}
         everything = jax.tree.map(lambda leaf: jnp.ones(jnp.shape(leaf), bool), self.places)
         return replace_leaves(everything, chosen)

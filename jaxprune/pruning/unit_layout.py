@@ -157,11 +157,6 @@ def bias_beside(path: str, leaves: Mapping[str, Any]) -> str | None:
     return next((name for name in names if name in leaves), None)
 
 
-def named_leaves(tree: Any) -> dict[str, Any]:
-    """{path name: leaf}."""
-    return {path_name(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
-
-
 def map_named(function: Callable[..., Any], tree: Any, *rest: Any) -> Any:
     """`function(path name, leaf, …)` over a tree."""
     return jax.tree_util.tree_map_with_path(lambda path, *leaves: function(path_name(path), *leaves), tree, *rest)

@@ -9,8 +9,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxprune.parameters import UnitGroup, is_kernel, prunable_leaves
-from jaxprune.pruning.unit_layout import UnitLayout, as_declared, map_named, named_leaves, per_member
+from jaxprune.parameters import UnitGroup, is_kernel, named_leaves, prunable_leaves
+from jaxprune.pruning.unit_layout import UnitLayout, as_declared, map_named, per_member
 
 UNIT_ALLOCATIONS = ("global", "uniform")
 
