@@ -181,8 +181,11 @@ def expand(agent: Agent, state: AgentState) -> tuple[Agent, AgentState]:
     Args:
       agent: as `compact` gave it.
       state: of one run.
+
+    Raises:
+      ValueError: a compacted agent that `with_widths` does not build, its networks having been replaced by hand.
     """
-    full = agent.with_widths({})
+    full = resized(agent, full_sizes(agent)) if agent.widths else agent
     back: Units = {}
     identity: dict[str, dict[str, jax.Array]] = {}
     for name in agent.order:

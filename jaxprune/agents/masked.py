@@ -7,16 +7,24 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
 
 from jaxprune.agents.base import Agent, AgentState
 from jaxprune.agents.moments import map_moments
-from jaxprune.parameters import prunable_leaves
+from jaxprune.parameters import named_leaves, prunable_leaves
 from jaxprune.pruning.masks import apply_masks
-from jaxprune.pruning.unit_layout import named_leaves
+from jaxprune.pruning.units import unit_masks
 
 
 def mask_agent(agent: Agent, state: AgentState, masks: dict[str, Any]) -> AgentState:
-    """The state with `masks` in force: parameters, targets and the optimizers' moments are exactly 0.0 where removed."""
+    """The state with `masks` in force: parameters, targets and the optimizers' moments are exactly 0.0 where removed.
+
+    Raises:
+      ValueError: masks that keep a weight of a compacted network's padding, as shuffled ones may (checked where they are concrete).
+    """
+    for name, mask in masks.items():
+        _refuse_padding(agent, state, name, mask)
     params, targets, opt_state = dict(state.params), dict(state.targets), dict(state.opt_state)
     for name, mask in masks.items():
         params[name] = apply_masks(params[name], mask)
@@ -28,6 +36,22 @@ def mask_agent(agent: Agent, state: AgentState, masks: dict[str, Any]) -> AgentS
                 optimizer, lambda path, moment, keep=keep: apply_masks(moment, keep[path]), opt_state[name], params[name]
             )
     return dataclasses.replace(state, params=params, targets=targets, opt_state=opt_state, masks={**state.masks, **masks})
+
+
+def _refuse_padding(agent: Agent, state: AgentState, name: str, mask: Any) -> None:
+    units = state.units[name]
+    if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((units, mask))):
+        return
+    real = {group: np.asarray(index) >= 0 for group, index in units.items()}
+    if all(leaf.all() for leaf in real.values()):
+        return
+    allowed = named_leaves(unit_masks(mask, agent.groups(name), real))
+    for path, leaf in named_leaves(mask).items():
+        if (np.asarray(leaf) & ~np.asarray(allowed[path])).any():
+            raise ValueError(
+                f"the masks keep weights of {name}/{path} that belong to no unit but to the padding of a compacted network; make masks for "
+                "jaxprune.expand(agent, state), then compact again"
+            )
 
 
 def masks_in_force(state: AgentState, names: tuple[str, ...]) -> dict[str, Any] | None:
