@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from jaxprune.agents.compact import change_units, resized
-from jaxprune.pruning.unit_layout import as_declared, named_leaves, per_member
+from jaxprune.parameters import named_leaves
+from jaxprune.pruning.unit_layout import as_declared, per_member
 from tests.agents.small import NAMES, small_agent
 from tests.agents.states import filled, fresh_state
 from tests.conftest import make_transitions, statistics_of
