@@ -14,7 +14,6 @@ from jaxprune.agents.masked import mask_agent
 from jaxprune.agents.scoring import budget_prefixes, prepared_rows
 from jaxprune.criteria.units import UNIT_CRITERIA
 from jaxprune.data.transitions import Transitions
-from jaxprune.pruning.masks import kept_count
 from jaxprune.pruning.prune import below
 from jaxprune.pruning.schedules import kept_after
 from jaxprune.pruning.unit_layout import as_declared
@@ -132,7 +131,7 @@ def prune_units(
         raise ValueError(f"target={target!r} is unknown; expected one of {', '.join(TARGETS)}")
     if inner_density is not None and not 0 < inner_density <= 1:
         raise ValueError(f"expected an inner_density in (0, 1], the fraction of the live arrays that is filled; got {inner_density}")
-    kept_count(sparsity, 1)
+    kept_after(sparsity, 1, rounds=rounds, schedule=schedule)
     if allocation is None:
         allocation = "uniform" if criterion in _RANKED_BY_LAYER else "global"
     params = {name: state.params[name] for name in networks}

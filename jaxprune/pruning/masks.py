@@ -16,6 +16,13 @@ from jaxprune.parameters import Prunable, apply_masks, is_kernel, prunable_leave
 __all__ = ["apply_masks", "dense_masks", "density", "invert_scores", "kept_count", "ranks", "select", "shuffle_masks"]
 
 
+def _is_number(value: Any) -> bool:
+    if isinstance(value, decimal.Decimal):
+        return True
+    array = np.asarray(value)
+    return not array.ndim and (jnp.issubdtype(array.dtype, jnp.floating) or jnp.issubdtype(array.dtype, jnp.integer))
+
+
 def kept_count(sparsity: Any, n: int) -> int:
     """(1 − sparsity)·n in decimal arithmetic, halves rounded up: how many of `n` prunable weights stay.
 
@@ -24,10 +31,13 @@ def kept_count(sparsity: Any, n: int) -> int:
       n: number of prunable weights.
 
     Raises:
+      TypeError: sparsity is traced, or no number (a bool is none).
       ValueError: sparsity is outside [0, 1] or not finite, or n is negative.
     """
     if isinstance(sparsity, Tracer):
         raise TypeError("kept_count runs on the host: compute the count outside jit and pass it in as an int32")
+    if not _is_number(sparsity):
+        raise TypeError(f"expected a sparsity in [0, 1], a number, got {sparsity!r}")
     value = sparsity if isinstance(sparsity, decimal.Decimal) else decimal.Decimal(str(np.asarray(sparsity)[()]))
     if not value.is_finite() or not 0 <= value <= 1:
         raise ValueError(f"expected a sparsity in [0, 1], the fraction of weights removed; got {sparsity}")
@@ -107,7 +117,11 @@ def density(masks: Any, *, prunable: Prunable = is_kernel) -> jax.Array:
 
 
 def shuffle_masks(key: jax.Array, masks: Any, *, prunable: Prunable = is_kernel) -> Any:
-    """The same number of weights in every layer, at random places (Frankle et al. 2021, the layerwise shuffle)."""
+    """The same number of weights in every layer, at random places (Frankle et al. 2021, the layerwise shuffle).
+
+    For networks at their full size: masks alone do not tell the padding of compacted arrays from places for weights, and `mask_agent`
+    refuses what would keep any of it.
+    """
     chosen = prunable_tree(masks, prunable)
     leaves, structure = jax.tree.flatten(masks)
     shuffled = [

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import jaxprune as jp
-from jaxprune.agents.units import score_agent_units
+from jaxprune.agents.units import prune_units, score_agent_units
 from jaxprune.criteria import UNIT_CRITERIA
 from jaxprune.parameters import prunable_leaves
 from tests.agents.small import NAMES, small_agent
@@ -156,7 +156,13 @@ def test_refusals(spec, transitions):
         ({"structure": "units", "sparsity": 0.99}, "policy: at least one unit in every layer takes 7 weights, but the sparsity leaves 3"),
         ({"structure": "units", "unit_floor": 0}, "floor of at least one"),
         ({"structure": "units", "sparsity": 1.5}, r"sparsity in \[0, 1\]"),
+        ({"structure": "units", "rounds": 0}, "expected at least one round, got rounds=0"),
+        ({"structure": "hybrid", "rounds": 0}, "expected at least one round, got rounds=0"),
+        ({"structure": "weights", "rounds": 0}, "expected at least one round, got rounds=0"),
+        ({"structure": "units", "schedule": "cosine"}, "schedule='cosine' is unknown"),
     )
     for wrong, message in cases:
         with pytest.raises(ValueError, match=message):
             jp.prune_agent(agent, state, transitions, jax.random.key(1), **wrong)
+    with pytest.raises(ValueError, match="expected at least one round, got rounds=0"):
+        prune_units(agent, state, transitions, jax.random.key(1), networks=("policy",), rounds=0)

@@ -71,6 +71,20 @@ def test_kept_count_refuses_what_is_no_fraction(sparsity):
         kept_count(sparsity, 10)
 
 
+@pytest.mark.parametrize(
+    "sparsity",
+    [True, False, np.True_, jnp.array(True), "x", "0.5", None, 0.5j, [0.5], (0.5, 0.9), np.array([0.5]), jnp.zeros((1,)), {}, object()],
+)
+def test_kept_count_wants_one_number(sparsity):
+    with pytest.raises(TypeError, match="expected a sparsity in .0, 1., a number, got"):
+        kept_count(sparsity, 10)
+
+
+@pytest.mark.parametrize("sparsity", [np.float16(0.5), jnp.bfloat16(0.5), np.array(0.5), 1, np.int32(1), np.uint8(0)])
+def test_kept_count_takes_any_kind_of_number(sparsity):
+    assert kept_count(sparsity, 10) == 10 - int(10 * float(sparsity))
+
+
 def test_kept_count_refuses_a_negative_number_and_a_tracer():
     with pytest.raises(ValueError, match="-1"):
         kept_count(0.5, -1)
