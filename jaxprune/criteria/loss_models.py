@@ -15,7 +15,7 @@ from jaxprune.criteria.curvature import diagonal
 from jaxprune.parameters import apply_masks
 
 
-def _scores(params: Any, lambda_: float, *, gradient: Any = None, curvature: Any = None) -> Any:
+def _scores(params: Any, lambda_: Any, *, gradient: Any = None, curvature: Any = None) -> Any:
     """|−gθ + ½dθ²| + ½λθ², with what is None left out."""
 
     def score(w, *terms):
@@ -25,7 +25,7 @@ def _scores(params: Any, lambda_: float, *, gradient: Any = None, curvature: Any
             change = change - terms.pop(0) * w
         if curvature is not None:
             change = change + terms.pop(0) * w**2 / 2
-        return jnp.abs(change) + lambda_ / 2 * w**2
+        return jnp.abs(change) + jnp.asarray(lambda_, w.dtype) / 2 * w**2
 
     return jax.tree.map(score, params, *(tree for tree in (gradient, curvature) if tree is not None))
 
@@ -37,7 +37,7 @@ def lm(
     key: jax.Array | None = None,
     *,
     masks: Any = None,
-    lambda_: float = 0.0,
+    lambda_: Any = 0.0,
     curvature: str = "auto",
     samples: int = 32,
 ) -> Any:
@@ -55,7 +55,7 @@ def obd(
     key: jax.Array | None = None,
     *,
     masks: Any = None,
-    lambda_: float = 0.0,
+    lambda_: Any = 0.0,
     curvature: str = "auto",
     samples: int = 32,
 ) -> Any:
@@ -67,7 +67,7 @@ def obd(
       rows: B rows.
       key: for Hutchinson's curvature.
       masks: where given, the network scored is the masked one.
-      lambda_: λ, the weight of the step's size.
+      lambda_: λ, the weight of the step's size; a number or a scalar array, which may be traced.
       curvature: d; "ggn" (exact Gauss-Newton), "fisher" (empirical), "hutchinson" (the Hessian's, estimated) or "auto"; see
         `resolve_curvature`.
       samples: of Hutchinson's estimate.
@@ -87,7 +87,7 @@ def qm(
     key: jax.Array | None = None,
     *,
     masks: Any = None,
-    lambda_: float = 0.0,
+    lambda_: Any = 0.0,
     curvature: str = "auto",
     samples: int = 32,
 ) -> Any:

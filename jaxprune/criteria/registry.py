@@ -16,7 +16,7 @@ from jaxprune.criteria.snip import force, snip
 from jaxprune.criteria.synflow import synflow
 from jaxprune.criteria.units import UNIT_CRITERIA
 
-__all__ = ["CRITERIA", "REVIVING", "UNIT_CRITERIA", "Criterion", "find_criterion", "takes_prunable"]
+__all__ = ["CRITERIA", "REVIVING", "UNIT_CRITERIA", "Criterion", "find_criterion", "registered_name", "takes_prunable", "traced_options"]
 
 
 class Criterion(Protocol):
@@ -54,6 +54,10 @@ CRITERIA: dict[str, Callable[..., Any]] = {
 REVIVING = frozenset({"force"})
 
 
+# Their options that are numbers in a formula, so that the values may be traced.
+_TRACED_OPTIONS = {lm: frozenset({"lambda_"}), obd: frozenset({"lambda_"}), qm: frozenset({"lambda_"})}
+
+
 def find_criterion(name: str) -> Callable[..., Any]:
     """The criterion called `name`, or a ValueError that lists those there are."""
     if name not in CRITERIA:
@@ -69,3 +73,9 @@ def registered_name(criterion: Any) -> Any:
 def takes_prunable(criterion: Callable[..., Any]) -> bool:
     """Whether the criterion wants to know which leaves are prunable."""
     return "prunable" in inspect.signature(criterion).parameters
+
+
+def traced_options(criterion: Any) -> frozenset[str]:
+    """Names of the options that may be traced: of registered criteria, given by name, as functions, or wrapped by `functools.wraps`."""
+    function = find_criterion(criterion) if isinstance(criterion, str) else inspect.unwrap(criterion)
+    return _TRACED_OPTIONS.get(function, frozenset())

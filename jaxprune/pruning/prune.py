@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from jaxprune.criteria.registry import REVIVING, find_criterion, registered_name, takes_prunable
+from jaxprune.criteria.registry import REVIVING, find_criterion, registered_name, takes_prunable, traced_options
 from jaxprune.objective import Objective, in_chunks
 from jaxprune.parameters import Prunable, is_kernel, prunable_leaves
 from jaxprune.pruning.masks import apply_masks
@@ -20,9 +20,9 @@ from jaxprune.pruning.schedules import kept_after
 
 
 @functools.partial(jax.jit, static_argnames=("criterion", "prunable", "options"))
-def _score(objective, params, rows, key, masks, *, criterion, prunable, options):
+def _score(objective, params, rows, key, masks, numbers, *, criterion, prunable, options):
     function = find_criterion(criterion) if isinstance(criterion, str) else criterion
-    keywords = dict(options, **({"prunable": prunable} if takes_prunable(function) else {}))
+    keywords = dict(options, **numbers, **({"prunable": prunable} if takes_prunable(function) else {}))
     return function(objective, params, rows, key, masks=masks, **keywords)
 
 
@@ -49,8 +49,12 @@ def score(
         objective = in_chunks(objective, chunk)
     if not isinstance(objective, Objective):
         objective = jax.tree_util.Partial(objective)
+    # Traced, so that a grid of λ compiles once. Other options, and those of a criterion of one's own, may decide what is computed.
+    numbers = {name: options.pop(name) for name in traced_options(criterion) & set(options)}
     with jax.default_matmul_precision("highest"):
-        return _score(objective, params, rows, key, masks, criterion=criterion, prunable=prunable, options=tuple(sorted(options.items())))
+        return _score(
+            objective, params, rows, key, masks, numbers, criterion=criterion, prunable=prunable, options=tuple(sorted(options.items()))
+        )
 
 
 def check_scores(scores: Any, *, criterion: Any, prunable: Prunable = is_kernel) -> None:

@@ -22,7 +22,7 @@ from jaxprune.pruning.schedules import kept_after
 
 pytestmark = pytest.mark.usefixtures("strict")
 
-BATCH, SPEC = 12, Spec(5, 2, (-1.0, -2.0), (1.0, 2.0))
+BATCH, SPEC, DISCRETE = 12, Spec(5, 2, (-1.0, -2.0), (1.0, 2.0)), Spec(5, 3, (), (), discrete=True)
 SMALL = {"hidden": (7, 6), "vae_hidden": (7, 6), "init": "reference"}
 # Options under which a criterion is cheap to test.
 OPTIONS: dict[str, Any] = {
@@ -33,7 +33,8 @@ OPTIONS: dict[str, Any] = {
 @functools.cache
 def agent_state(name):
     known = {field.name for field in dataclasses.fields(AGENTS[name][1])}
-    agent = make(name, SPEC, **{key: value for key, value in SMALL.items() if key in known})
+    spec = DISCRETE if name.startswith("discrete_") else SPEC
+    agent = make(name, spec, **{key: value for key, value in SMALL.items() if key in known})
     return agent, agent.init(jax.random.key(0), Statistics(np.zeros(5, np.float32), np.ones(5, np.float32)))
 
 
@@ -42,9 +43,10 @@ def network_of(name, network, seed=0):
     """Objective, parameters and rows of one network."""
     agent, state = agent_state(name)
     keys = jax.random.split(jax.random.key(seed), 6)
+    continuous = jax.random.uniform(keys[1], (BATCH, 2), minval=-1.0)
     batch = Transitions(
         observations=jax.random.normal(keys[0], (BATCH, 5)),
-        actions=jax.random.uniform(keys[1], (BATCH, 2), minval=-1.0),
+        actions=jax.random.randint(keys[1], (BATCH,), 0, 3) if agent.spec.discrete else continuous,
         rewards=jax.random.normal(keys[2], (BATCH,)),
         next_observations=jax.random.normal(keys[3], (BATCH, 5)),
         discounts=jnp.ones(BATCH),
@@ -174,6 +176,42 @@ def test_one_compilation_serves_parameters_rows_and_sparsities(criterion):
     for sparsity in (0.1, 0.9, 0.95):
         prune(counted, other, network_of(*networks()[0], seed=1)[2], key, criterion=criterion, sparsity=sparsity, **options)
     assert len(traces) == first
+
+
+@pytest.mark.parametrize("criterion", ["lm", "obd", "qm"])
+def test_one_compilation_serves_every_step_penalty(criterion):
+    objective, params, rows = network_of(*networks()[0])
+    traces = []
+
+    def predict(params, rows, context):
+        traces.append(1)
+        return objective.predict(params, rows, context)
+
+    counted = objective.replace(predict=predict)
+    plain = kernels(CRITERIA[criterion](objective, params, rows))
+    wrapped = functools.wraps(CRITERIA[criterion])(lambda *args, **keywords: CRITERIA[criterion](*args, **keywords))
+    for given in (criterion, CRITERIA[criterion], wrapped):
+        score(counted, params, rows, criterion=given, lambda_=0.0)
+        first = len(traces)
+        for value in (1.0, 2.5, 1e6):
+            scores = kernels(score(counted, params, rows, criterion=given, lambda_=value))
+            np.testing.assert_allclose(scores, plain + np.float32(value) / 2 * kernels(params) ** 2, rtol=1e-5, atol=1e-9)
+        assert len(traces) == first
+    penalties = jnp.array([0.0, 3.0])
+    grid = jax.jit(jax.vmap(lambda value: prune(objective, params, rows, criterion=criterion, sparsity=0.7, lambda_=value)))(penalties)
+    for i, value in enumerate(penalties):
+        alone = prune(objective, params, rows, criterion=criterion, sparsity=0.7, lambda_=float(value))
+        np.testing.assert_array_equal(kernels(jax.tree.map(lambda leaf, i=i: leaf[i], grid)), kernels(alone))
+
+
+def test_options_of_a_criterion_of_ones_own_stay_python_numbers():
+    objective, params, rows = network_of(*networks()[0])
+
+    def mine(objective, params, rows, key=None, *, masks=None, lambda_=0.0, power=1.0):
+        return jax.tree.map(lambda leaf: jnp.abs(leaf) if lambda_ > power else -jnp.abs(leaf), params)
+
+    largest, smallest = (kernels(prune(objective, params, rows, criterion=mine, sparsity=0.5, lambda_=value)) for value in (2.0, 0.0))
+    assert (largest & smallest).sum() == 2 * kept_count(0.5, largest.size) - largest.size
 
 
 @pytest.mark.parametrize(("criterion", "name", "network"), FEW)
