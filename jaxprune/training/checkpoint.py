@@ -30,17 +30,54 @@ def save_run(folder: str | pathlib.Path, agent: Agent, state: AgentState, descri
     Raises:
       ValueError: a name in the description under which `agent.json` keeps something of the agent; nothing is written then.
     """
-    import orbax.checkpoint as ocp
-
     own = {"format": FORMAT, **agent_to_json(agent)}
     if taken := sorted(set(description) & set(own)):
         raise ValueError(f"a description cannot name {taken[0]!r}: agent.json keeps {', '.join(own)} of the agent itself")
 
     folder = pathlib.Path(folder).resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    with ocp.StandardCheckpointer() as checkpointer:
-        checkpointer.save(folder / "state", state)
+    write_tree(folder / "state", state)
     (folder / "agent.json").write_text(json.dumps({**own, **description}, indent=2) + "\n")
+
+
+def write_tree(path: pathlib.Path, tree: Any) -> None:
+    """Write a tree of arrays that are all on this machine, whole or not at all: by Orbax, as a folder.
+
+    Orbax wants arrays that all processes hold together; of several processes, each with runs of its own, each writes path.npz instead.
+    """
+    import orbax.checkpoint as ocp
+
+    path = path.resolve()
+    if jax.process_count() == 1:
+        with ocp.StandardCheckpointer() as checkpointer:
+            checkpointer.save(path, tree)
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.npz.partial")
+    with partial.open("wb") as file:
+        np.savez(file, allow_pickle=False, **{jax.tree_util.keystr(key): leaf for key, leaf in jax.tree_util.tree_leaves_with_path(tree)})
+    partial.replace(path.with_name(f"{path.name}.npz"))
+
+
+def read_tree(path: pathlib.Path, shapes: Any) -> Any:
+    """What `write_tree` wrote, on this process's first device.
+
+    Args:
+      path: as it was written.
+      shapes: a tree with the shapes and dtypes.
+    """
+    import orbax.checkpoint as ocp
+
+    path = path.resolve()
+    sharding = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+    if (single := path.with_name(f"{path.name}.npz")).exists():
+        with np.load(single) as arrays:
+            return jax.tree_util.tree_map_with_path(
+                lambda key, leaf: jax.device_put(arrays[jax.tree_util.keystr(key)].astype(leaf.dtype), sharding), shapes
+            )
+    target = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), shapes)
+    with ocp.StandardCheckpointer() as checkpointer:
+        return checkpointer.restore(path, target)
 
 
 def load_agent(folder: str | pathlib.Path) -> Agent:
@@ -108,12 +145,7 @@ def load_run(folder: str | pathlib.Path, *, agent: Agent | None = None) -> tuple
       ValueError: as for `load_agent`; the agent given is of another algorithm or for another environment; or the run was compacted, and the
         agent's networks were replaced by hand, so that there is none of its widths.
     """
-    import orbax.checkpoint as ocp
-
     agent = load_agent(folder) if agent is None else _at_saved_widths(folder, agent)
     size = agent.spec.observation_size
-    target = jax.eval_shape(lambda: agent.init(jax.random.key(0), Statistics(np.zeros(size), np.ones(size))))
-    sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
-    target = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), target)
-    with ocp.StandardCheckpointer() as checkpointer:
-        return agent, checkpointer.restore(pathlib.Path(folder).resolve() / "state", target)
+    shapes = jax.eval_shape(lambda: agent.init(jax.random.key(0), Statistics(np.zeros(size), np.ones(size))))
+    return agent, read_tree(pathlib.Path(folder) / "state", shapes)

@@ -15,7 +15,7 @@ import numpy as np
 
 from jaxprune.agents.base import Agent, AgentState
 from jaxprune.data.transitions import Statistics
-from jaxprune.training.checkpoint import agent_from_json, agent_to_json
+from jaxprune.training.checkpoint import agent_from_json, agent_to_json, read_tree, write_tree
 from jaxprune.training.records import OutputFolder, write_whole
 from jaxprune.training.stacks import Stack
 from jaxprune.training.start import Origin
@@ -90,15 +90,13 @@ class Journal:
 
     def save(self, carry: Carry) -> None:
         """Write a checkpoint of the stack in training, then the entry that names it; older ones but the last few go."""
-        import orbax.checkpoint as ocp
-
         agent, stack = carry.stack.agent, carry.stack
         name = f"{int(self.saved[0]) + 1 if self.saved else 0:06d}"
         path = (self.checkpoints / name).resolve()
         shutil.rmtree(path, ignore_errors=True)
         records = self.folder.sync_records()
-        with _told(path), ocp.StandardCheckpointer() as checkpointer:
-            checkpointer.save(path, _padding_off(stack))
+        with _told(path):
+            write_tree(path, _padding_off(stack))
         described = {
             "agent": agent_to_json(agent),
             "origins": [origin.to_json() for origin in stack.origins],
@@ -134,20 +132,15 @@ class Journal:
     def _clear(self, keep) -> None:
         if self.checkpoints.is_dir():
             for item in self.checkpoints.iterdir():
-                if item.name.removesuffix(".json") not in keep:
+                if item.name.removesuffix(".json").removesuffix(".npz") not in keep:
                     shutil.rmtree(item) if item.is_dir() else item.unlink()
 
     def _read(self, path: pathlib.Path) -> tuple[Carry, int]:
-        import orbax.checkpoint as ocp
-
         described = json.loads(path.with_suffix(".json").read_text())
         agent = agent_from_json(described["agent"])
         origins = [Origin.from_json(values) for values in described["origins"]]
         state = jax.eval_shape(lambda: _stacked(agent, len(origins)))
-        sharding = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
-        target = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), state)
-        with ocp.StandardCheckpointer() as checkpointer:
-            state = checkpointer.restore(path.resolve(), target)
+        state = read_tree(path, state)
         carry = Carry(
             Stack(agent, state, origins),
             described["step"],

@@ -1,0 +1,117 @@
+"""Sweeps whose runs are pruned in the middle of training."""
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import jaxprune as jp
+from jaxprune.training.early import train_early
+from jaxprune.training.loop import sample
+from jaxprune.training.start import RunKeys
+
+SMALL: dict[str, Any] = dict(steps=30, eval_every=10, episodes=2, prune_rows=64, evaluate=False, settings={"hidden": (16, 12)})
+
+
+@pytest.fixture(scope="module")
+def dataset():
+    rng = np.random.default_rng(0)
+    observations = rng.normal(size=(300, 4)).astype(np.float32)
+    actions, ends = np.tanh(observations[:, :2]).astype(np.float32), np.arange(300) % 50 == 49
+    return jp.data.from_arrays(observations, actions, np.zeros(300, np.float32), ends, np.zeros(300, bool), low=-1, high=1)
+
+
+def rows_of(records, run_id):
+    return [record for record in records if record["run_id"] == run_id]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"when": "step:15"},
+        {"when": "early", "check_every": 4},
+        {"when": "early", "check_every": 4, "scope": "network", "threshold": "paper", "reference": "init", "restart_optimizer": True},
+        {"when": "early", "check_every": 7, "structure": "units", "criteria": ("crop", "l1"), "cap": 12},
+        {"when": "step:15", "total": "full-after", "structure": "hybrid"},
+    ],
+)
+def test_a_run_of_a_sweep_is_the_run_alone(dataset, tmp_path, changes):
+    config = jp.SweepConfig("a", **{"criteria": ("snip", "random"), "sparsities": (0, 0.7), "seeds": (3, 1), **SMALL, **changes})
+    records = jp.sweep(config, tmp_path / "out", dataset=dataset)
+    agent = jp.agents.make("bc", dataset.spec, **config.settings)
+    for criterion in config.criteria:
+        keys = RunKeys.of(1)
+        arms = {"unit_criterion": criterion} if config.structure == "units" else {"criterion": criterion}
+        small, expected, report = train_early(
+            agent,
+            agent.init(keys.init, dataset.statistics),
+            dataset.transitions,
+            steps=30,
+            key=keys.train,
+            prune_rows=lambda i, keys=keys: sample(dataset.transitions, jax.random.fold_in(jax.random.fold_in(keys.prune, 0), i), 64),
+            prune_key=jax.random.fold_in(keys.prune, 1),
+            sparsity=0.7,
+            structure=config.structure,
+            **arms,
+            **vars(config.when_rule),
+        )
+        run_id = f"bc-{criterion}-0.7-1"
+        loaded = jp.expand(*jp.load_run(tmp_path / "out" / "runs" / run_id))[1]
+        full = jp.expand(small, expected)[1]
+        jax.tree.map(np.testing.assert_array_equal, loaded.masks, full.masks)
+        for one, other in zip(jax.tree.leaves(loaded.params), jax.tree.leaves(full.params), strict=True):
+            assert np.linalg.norm(one - other) <= 1e-4 * np.linalg.norm(other)
+        (at,) = set(report.pruned_at.values())
+        rows = rows_of(records, run_id)
+        end = at + 30 if config.total == "full-after" else 30
+        assert [row["step"] for row in rows] == [*range(10, end, 10), end]
+        assert [row["pruned_at"] for row in rows] == [at if row["step"] >= at else 0 for row in rows]
+        assert [row["kept"] < row["total"] for row in rows] == [row["step"] >= at for row in rows]
+        assert {row["when"] for row in rows} == {config.when}
+        assert rows[0]["kept"] == rows[0]["total"]
+        dense = rows_of(records, "bc-dense-1")
+        assert rows[0]["policy_loss"] == pytest.approx(dense[0]["policy_loss"], rel=1e-5), "before pruning it is the dense run of its seed"
+        assert {row["when"] for row in dense} == {"init"}
+
+
+def test_pruned_at_the_last_update_it_is_evaluated_as_pruned(dataset, tmp_path):
+    config = jp.SweepConfig("a", sparsities=(0.7,), seeds=(0,), when="step:30", **SMALL)
+    records = jp.sweep(config, tmp_path / "out", dataset=dataset)
+    assert [(row["step"], row["kept"] < row["total"]) for row in records] == [(10, False), (20, False), (30, True)]
+
+
+def test_a_run_that_cannot_be_pruned_later_leaves_the_others_be(dataset, tmp_path, monkeypatch):
+    from jaxprune.training import later
+
+    def prune(agent, state, run, *rest, **kwargs):
+        if run.seed == 1 and run.criterion == "snip":
+            raise ValueError("every score is zero")
+        return prune_run(agent, state, run, *rest, **kwargs)
+
+    prune_run = later.prune_run
+    monkeypatch.setattr(later, "prune_run", prune)
+    config = jp.SweepConfig("a", criteria=("snip", "random"), sparsities=(0.7,), seeds=(0, 1), when="step:15", **SMALL)
+    records = jp.sweep(config, tmp_path / "out", dataset=dataset)
+    assert [(row["status"], row.get("reason")) for row in rows_of(records, "bc-snip-0.7-1")] == [("failed", "every score is zero")]
+    assert {row["status"] for row in records if row["run_id"] != "bc-snip-0.7-1"} == {"ok"}
+    assert len({row["run_id"] for row in records}) == 4
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"when": "late"}, "when='late' is unknown; expected init, early or step:N"),
+        ({"when": "step:31"}, "pruning after 31 updates is beyond the 30 of the run"),
+        ({"when": "early", "cap": 40}, "pruning after 40 updates is beyond the 30"),
+        (
+            {"when": "early", "structure": "units", "criteria": ("crop",), "sparsities": (0.95,)},
+            "can never fire for units at sparsity 0.95",
+        ),
+        ({"when": "early", "check_every": 0}, "check_every of at least one"),
+        ({"total": "half"}, "total='half' is unknown"),
+    ],
+)
+def test_refusals(changes, message):
+    with pytest.raises(ValueError, match=message):
+        jp.SweepConfig(**{"dataset": "x", **SMALL, **changes})
