@@ -6,6 +6,9 @@ For BCQ's networks at full size on Hopper's shapes: the median time of each crit
 for OBD and QM over that of `jit(vmap(grad))`, whose multiple is to stay below the number of outputs + 2. Ranking is timed apart, and so is
 the way from raw transitions to the masks of a whole agent, as a share of 1 % of a training of a million updates. All times of one network
 are taken in turns, so that what else the machine does falls on all of them.
+
+With --count nothing is timed: the operations, the bytes read and written and the scratch memory of the compiled programs are counted, which
+are the same on a busy machine. Only first-order criteria and flows are counted, as a loop's body counts once.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from jaxprune.pruning.masks import select
 _ROWS = flags.DEFINE_integer("rows", 100, "Rows scored; BCQ's batch by default.", lower_bound=1)
 _REPEATS = flags.DEFINE_integer("repeats", 15, "Timings of each, of which the median counts.", lower_bound=1)
 _CRITERIA = flags.DEFINE_list("criteria", ["snip", "grasp", "crop", "lm", "obd", "qm"], "Criteria to time.")
+_COUNT = flags.DEFINE_bool("count", False, "Count operations instead of taking times.")
 _OUTPUT = flags.DEFINE_string("output", None, "CSV file to write besides printing.")
 
 # In gradient evaluations of the same rows.
@@ -55,6 +59,34 @@ def medians(functions: dict, repeats: int) -> dict[str, float]:
             jax.block_until_ready(function())
             times[name].append(time.perf_counter() - start)
     return {name: statistics.median(values) for name, values in times.items()}
+
+
+COUNTED = ("snip", "force", "lm", "grasp", "crop")
+
+
+def network_counts(agent, state, batch, name: str) -> list[dict]:
+    """What the compiled programs of one network do, beside that of its gradient."""
+    objective, params = agent.objective(name, state), state.params[name]
+    rows = jax.jit(objective.rows)(batch, agent.draw(jax.random.key(1), _ROWS.value))
+    programs = {"gradient": jax.grad(objective)}
+    programs |= {c: lambda p, r, c=c: jp.CRITERIA[c](objective, p, r) for c in _CRITERIA.value if c in COUNTED}
+    lines = []
+    for what, function in programs.items():
+        program = jax.jit(function).lower(params, rows).compile()
+        cost = program.cost_analysis()
+        line = {
+            "network": name,
+            "what": what,
+            "operations": int(cost["flops"]),
+            "bytes": int(cost["bytes accessed"]),
+            "scratch": program.memory_analysis().temp_size_in_bytes,
+        }
+        first = lines[0] if lines else line
+        line |= {"operations_ratio": line["operations"] / first["operations"], "bytes_ratio": line["bytes"] / first["bytes"]}
+        weights = sum(leaf.size for leaf in jax.tree.leaves(params))
+        line["more_per_parameter"] = (line["operations"] - first["operations"]) / weights
+        lines.append(line)
+    return lines
 
 
 def network_costs(agent, state, batch, name: str) -> list[dict]:
@@ -123,12 +155,20 @@ def main(_):
     agent = jp.agents.bcq(SPEC)
     state = agent.init(jax.random.key(0), Statistics(np.zeros(11, np.float32), np.ones(11, np.float32)))
     batch = jax.device_put(transitions(_ROWS.value))
-    lines = [line for name in agent.order for line in network_costs(agent, state, batch, name)] + agent_cost(agent, state, batch)
-    print(f"{jax.devices()[0].device_kind}, {_ROWS.value} rows, median of {_REPEATS.value}")
-    print(f"{'network':8} {'what':20} {'ms':>10} {'ratio':>8}  of")
-    for line in lines:
-        bound = f"  (at most {line['at_most']})" if line["at_most"] else ""
-        print(f"{line['network']:8} {line['what']:20} {line['milliseconds']:10.3f} {line['ratio']:8.3f}  {line['of']}{bound}")
+    if _COUNT.value:
+        lines = [line for name in agent.order for line in network_counts(agent, state, batch, name)]
+        print(f"{jax.devices()[0].device_kind}, {_ROWS.value} rows, counted")
+        print(f"{'network':8} {'what':10} {'operations':>14} {'ratio':>8} {'bytes':>12} {'ratio':>8} {'scratch':>10}")
+        for line in lines:
+            operations, moved = (f"{line[n]:>{w},} {line[n + '_ratio']:8.3f}" for n, w in (("operations", 14), ("bytes", 12)))
+            print(f"{line['network']:8} {line['what']:10} {operations} {moved} {line['scratch']:10,}")
+    else:
+        lines = [line for name in agent.order for line in network_costs(agent, state, batch, name)] + agent_cost(agent, state, batch)
+        print(f"{jax.devices()[0].device_kind}, {_ROWS.value} rows, median of {_REPEATS.value}")
+        print(f"{'network':8} {'what':20} {'ms':>10} {'ratio':>8}  of")
+        for line in lines:
+            bound = f"  (at most {line['at_most']})" if line["at_most"] else ""
+            print(f"{line['network']:8} {line['what']:20} {line['milliseconds']:10.3f} {line['ratio']:8.3f}  {line['of']}{bound}")
     if _OUTPUT.value:
         path = pathlib.Path(_OUTPUT.value)
         path.parent.mkdir(parents=True, exist_ok=True)

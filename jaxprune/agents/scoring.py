@@ -66,7 +66,8 @@ def score_agent(
     """
     noise_key, criterion_key = jax.random.split(key)
     noise = agent.draw(noise_key, batch.rewards.shape[0])
-    masked = state if masks is None else mask_agent(agent, state, masks)
+    # Losses read no optimizer state: its moments need no masking.
+    masked = state if masks is None else mask_agent(agent, state.replace(opt_state={}), masks)
     params = state.params if criterion in REVIVING else masked.params
     scores = {}
     for name in chosen_networks(agent, networks):

@@ -70,7 +70,7 @@ def score_agent_units(
         raise ValueError(f"unit_criterion={criterion!r} is unknown; expected one of {', '.join(sorted(UNIT_CRITERIA))}")
     noise_key, criterion_key = jax.random.split(key)
     noise = agent.draw(noise_key, batch.rewards.shape[0])
-    state = state if masks is None else mask_agent(agent, state, masks)
+    state = state if masks is None else mask_agent(agent, state.replace(opt_state={}), masks)
     scores = {}
     for name in networks:
         objective, groups = agent.objective(name, state), agent.groups(name)
