@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 from typing import Any
 
@@ -131,7 +132,7 @@ def forward(net: Perceptron, x: Any, xp: Any = np) -> Any:
     return x
 
 
-def read_policy(agent: Agent, state: AgentState, *, seed: int = 0) -> ExportedPolicy:
+def read_policy(agent: Agent, state: AgentState, *, seed: int = 0, compact: bool = True) -> ExportedPolicy:
     """The arrays of an agent's policy, compacted: no optimizer state, no targets, no dead units.
 
     Args:
@@ -139,6 +140,7 @@ def read_policy(agent: Agent, state: AgentState, *, seed: int = 0) -> ExportedPo
       state: of one run.
       seed: of the latents that candidate policies choose from. The table is `jax.random.normal(jax.random.key(seed), (1, K, L))`, clipped,
         so the exported policy is `agent.act(policy, observation[None], jax.random.key(seed))`.
+      compact: False keeps the units and zeros of the state as they are, to compare with.
 
     Raises:
       ValueError: no `deployment`, perceptrons that are not chains of dense layers, or weights that are not finite.
@@ -150,20 +152,21 @@ def read_policy(agent: Agent, state: AgentState, *, seed: int = 0) -> ExportedPo
     for name, value in zip(("mean", "std"), statistics, strict=True):
         _refuse_nan(f"statistics/{name}", value)
     outputs = agent.spec.action_size
+    read = functools.partial(_perceptron, agent, state, compact=compact)
     if not isinstance(how, CandidatePolicy):
-        actor = _perceptron(agent, state, how.perceptron, outputs)
+        actor = read(how.perceptron, outputs)
         return ExportedPolicy(agent.name, agent.spec, *statistics, how.head, {"actor": actor})
     nets = {
-        "decoder": _perceptron(agent, state, how.decoder, outputs),
-        "actor": _perceptron(agent, state, how.actor, outputs),
-        "critic": _perceptron(agent, state, how.critic, 1),
+        "decoder": read(how.decoder, outputs),
+        "actor": read(how.actor, outputs),
+        "critic": read(how.critic, 1),
     }
     latents = jax.random.normal(jax.random.key(seed), (1, how.candidates, how.latent_size), state.statistics.mean.dtype)[0]
     latents = np.clip(np.asarray(latents, np.float32), -how.latent_clip, how.latent_clip)
     return ExportedPolicy(agent.name, agent.spec, *statistics, "candidates", nets, latents, how.phi, seed)
 
 
-def _perceptron(agent: Agent, state: AgentState, path: str, outputs: int) -> Perceptron:
+def _perceptron(agent: Agent, state: AgentState, path: str, outputs: int, *, compact: bool) -> Perceptron:
     network, _, prefix = path.partition("/")
     params, masks = state.params[network], state.masks[network]
     for key in filter(None, prefix.split("/")):
@@ -186,7 +189,11 @@ def _perceptron(agent: Agent, state: AgentState, path: str, outputs: int) -> Per
         )
         for name, after in itertools.pairwise(names)
     ]
-    small, kept, plan = compact_tree(params, masks, hidden)
+    chosen = {group.name: np.arange(group.size) for group in hidden}
+    small, kept = params, masks
+    if compact:
+        small, kept, plan = compact_tree(params, masks, hidden)
+        chosen = {name: np.ravel(units) for name, units in plan.units.items()}
     layers = [Layer(*(np.asarray(leaf) for leaf in (small[n]["kernel"], kept[n]["kernel"], small[n]["bias"]))) for n in names]
     layers = [Layer(l.weight.astype(np.float32), l.kept.astype(bool), l.bias.astype(np.float32)) for l in layers]
     last = layers[-1]
@@ -195,8 +202,8 @@ def _perceptron(agent: Agent, state: AgentState, path: str, outputs: int) -> Per
     units = []
     for name in names[:-1]:
         before = np.asarray(state.units[network][root + name])
-        before, chosen = before[0] if stacked else before, np.ravel(plan.units[name])
-        units.append(np.where(chosen < 0, -1, before[np.maximum(chosen, 0)]).astype(np.int32))
+        before = before[0] if stacked else before
+        units.append(np.where(chosen[name] < 0, -1, before[np.maximum(chosen[name], 0)]).astype(np.int32))
     sizes = (layers[0].weight.shape[0], *(full[root + name] for name in names[:-1]), outputs)
     return Perceptron(tuple(layers), _activation(path, groups.values()), tuple(units), sizes)
 

@@ -1,0 +1,107 @@
+"""Bytes, latency and return of exported policies, drawn from the rows of a measurement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from jaxprune.reporting import naming
+from jaxprune.reporting.appearance import INK, PAPER, SLOTS, Look, drawing
+from jaxprune.reporting.figures import WIDTH, sparsity_positions
+
+Row = Mapping[str, Any]
+
+
+def against_sparsity(rows: Iterable[Row], *, label: str, title: str | None = None) -> Any:
+    """One line per format over the sparsity, both axes logarithmic.
+
+    Args:
+      rows: with `format`, `sparsity` and `value` > 0; several of one format and sparsity are drawn as their mean.
+      label: of the vertical axis, with its unit.
+      title: above the plot.
+
+    Raises:
+      ValueError: no rows.
+    """
+    from matplotlib.figure import Figure
+
+    grouped: dict[str, dict[float, list[float]]] = {}
+    for row in rows:
+        grouped.setdefault(row["format"], {}).setdefault(float(row["sparsity"]), []).append(float(row["value"]))
+    if not grouped:
+        raise ValueError("expected rows to draw, got none")
+    sparsities = sorted({sparsity for by in grouped.values() for sparsity in by})
+    places = dict(zip(sparsities, sparsity_positions(sparsities), strict=True))
+    with drawing():
+        figure = Figure(figsize=(WIDTH, 4.2), layout="constrained")
+        axes = figure.subplots()
+        for (name, by), look in zip(grouped.items(), _looks(len(grouped)), strict=True):
+            points = sorted((places[sparsity], sum(values) / len(values)) for sparsity, values in by.items())
+            axes.plot(*zip(*points, strict=True), color=look.color, linestyle=look.line, label=name, **_marks(look))
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+        axes.set_xticks([places[sparsity] for sparsity in sparsities], [naming.percent(sparsity) for sparsity in sparsities])
+        axes.set_xlabel("Sparsity (log scale of what is kept)")
+        axes.set_ylabel(label)
+        axes.grid(axis="y")
+        figure.legend(loc="outside right upper", handlelength=2.8)
+        if title:
+            axes.set_title(title, pad=10)
+    return figure
+
+
+def return_against_bytes(rows: Iterable[Row], *, title: str | None = None) -> Any:
+    """Mean return over bytes of the policy, a point for each row, and a line along those that no smaller one reaches.
+
+    Args:
+      rows: with `format`, `bytes`, `return` and `sparsity`.
+      title: above the plot.
+
+    Raises:
+      ValueError: no rows.
+    """
+    from matplotlib.figure import Figure
+
+    rows = list(rows)
+    if not rows:
+        raise ValueError("expected rows to draw, got none")
+    formats = list(dict.fromkeys(row["format"] for row in rows))
+    with drawing():
+        figure = Figure(figsize=(WIDTH, 4.2), layout="constrained")
+        axes = figure.subplots()
+        for name, look in zip(formats, _looks(len(formats)), strict=True):
+            own = [row for row in rows if row["format"] == name]
+            x, y = [row["bytes"] for row in own], [row["return"] for row in own]
+            axes.plot(x, y, color=look.color, label=name, linestyle="none", **_marks(look))
+            for row in own:
+                at = (row["bytes"], row["return"])
+                axes.annotate(naming.percent(row["sparsity"]), at, xytext=(4, 4), textcoords="offset points", fontsize=6.5)
+        front = pareto_front([(row["bytes"], row["return"]) for row in rows])
+        axes.plot(*zip(*front, strict=True), color=INK, linewidth=0.9, drawstyle="steps-post", zorder=1, label="Pareto front")
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+        axes.set_xlabel("Bytes of the policy's constants")
+        axes.set_ylabel("Return")
+        axes.grid(axis="both")
+        figure.legend(loc="outside right upper")
+        if title:
+            axes.set_title(title, pad=10)
+    return figure
+
+
+def pareto_front(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Of (cost, value), those with more value than all that cost no more, in the order of cost."""
+    front: list[tuple[float, float]] = []
+    for cost, value in sorted(points, key=lambda point: (point[0], -point[1])):
+        if not front or value > front[-1][1]:
+            front.append((cost, value))
+    return front
+
+
+def _looks(count: int) -> list[Look]:
+    slots = (*SLOTS, (INK, "*", "dotted", ""))
+    return [Look(*slots[i % len(slots)]) for i in range(count)]
+
+
+def _marks(look: Look) -> dict[str, Any]:
+    return dict(marker=look.marker, markersize=5.5, markeredgecolor=PAPER, markeredgewidth=0.8)

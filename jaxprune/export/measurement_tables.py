@@ -1,0 +1,134 @@
+"""A measurement's rows as CSV, Markdown and figures."""
+
+from __future__ import annotations
+
+import csv
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from jaxprune.export.figures import against_sparsity, return_against_bytes
+from jaxprune.reporting.naming import percent
+
+Rows = list[dict[str, Any]]
+CALLS = (
+    "PyTorch dense",
+    "ONNX Runtime dense",
+    "ONNX Runtime compacted",
+    "JAX policy",
+    "C, ctypes",
+    "C int8, ctypes",
+    "C, C loop",
+    "C int8, C loop",
+)
+FORMATS = ("dense float32 in memory", "stablehlo file", "onnx file", "safetensors file", "C constants, float32", "C constants, int8")
+EVALUATED = {"C constants, float32": "C float32", "C constants, int8": "C int8"}
+COLUMNS = {
+    "networks": (
+        "run",
+        "network",
+        "representation",
+        "kept",
+        "effective",
+        "memory_bytes",
+        "disk_bytes",
+        "times_smaller",
+        "macs_dense",
+        "macs_sparse",
+        "macs_executed",
+    ),
+    "policies": ("run", "sparsity", "format", "bytes", "times_smaller", "macs", "difference"),
+    "latency": ("run", "sparsity", "call", "batch", "p50_us", "p99_us", "calls"),
+    "returns": ("run", "sparsity", "policy", "return_mean", "standard_error", "episodes"),
+    "training": (
+        "run",
+        "arrays",
+        "peak_bytes",
+        "temporary_bytes",
+        "ms_per_update",
+        "run_updates",
+        "run_seconds",
+        "run_stack",
+        "joules_per_update",
+        "mg_co2_per_update",
+        "sensors",
+    ),
+}
+
+
+def write_tables(folder: pathlib.Path, tables: Mapping[str, Rows], heading: Sequence[str]) -> None:
+    """Write NAME.csv for every table that has rows, and tables.md with the heading and all of them."""
+    lines = [*heading, ""]
+    for name, rows in tables.items():
+        if rows:
+            _write_csv(folder / f"{name}.csv", rows)
+            lines += [f"## {name}", "", *_markdown(rows, [c for c in COLUMNS[name] if any(row.get(c, "") != "" for row in rows)])]
+    if tables.get("latency"):
+        lines += ["## one observation, C against dense peers (medians)", "", *speedups(tables["latency"]), ""]
+    (folder / "tables.md").write_text("\n".join(lines))
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, float):
+        if value == 0 or 1e-3 <= abs(value) < 1e6:
+            return f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
+        return f"{value:.2e}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _markdown(rows: Rows, columns: Sequence[str]) -> list[str]:
+    cells = ([percent(row[c]) if c == "sparsity" else _text(row.get(c, "")) for c in columns] for row in rows)
+    return [f"| {' | '.join(columns)} |", "|" + "---|" * len(columns), *(f"| {' | '.join(line)} |" for line in cells), ""]
+
+
+def _write_csv(path: pathlib.Path, rows: Rows) -> None:
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(dict.fromkeys(name for row in rows for name in row)), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def speedups(latency: Rows) -> list[str]:
+    """How many times faster one observation is in C than in its dense peers, from medians of one run."""
+    lines = []
+    for run in dict.fromkeys(row["run"] for row in latency):
+        p50 = {row["call"]: row["p50_us"] for row in latency if row["run"] == run and row["batch"] == 1}
+        for ours in (call for call in ("C, C loop", "C, ctypes", "C int8, C loop", "C int8, ctypes") if call in p50):
+            peers = [f"{p50[peer] / p50[ours]:.1f} × {peer}" for peer in ("PyTorch dense", "ONNX Runtime dense") if peer in p50]
+            lines.append(f"- {run}, {ours} ({p50[ours]:.2f} µs): " + ", ".join(peers))
+    return lines
+
+
+def draw(folder: pathlib.Path, tables: Mapping[str, Rows]) -> None:
+    """Write bytes_ALGO.png, latency_ALGO.png and return_ALGO.png, of the tables that have rows."""
+    for algo in dict.fromkeys(row["algo"] for row in tables["policies"]):
+        title = f"{algo.upper()}, policies as exported"
+        rows = _figure_rows(tables["policies"], algo, "format", "bytes", FORMATS)
+        if rows:
+            against_sparsity(rows, label="Bytes", title=title).savefig(folder / f"bytes_{algo}.png", dpi=130)
+        single = _figure_rows([row for row in tables["latency"] if row["batch"] == 1], algo, "call", "p50_us", CALLS)
+        if single:
+            label = "Microseconds for one observation (median)"
+            against_sparsity(single, label=label, title=title).savefig(folder / f"latency_{algo}.png", dpi=130)
+        returns = {(row["run"], row["policy"]): row["return_mean"] for row in tables["returns"]}
+        points = [
+            {
+                "format": row["format"],
+                "bytes": row["bytes"],
+                "return": returns[row["run"], EVALUATED[row["format"]]],
+                "sparsity": row["sparsity"],
+            }
+            for row in tables["policies"]
+            if row["algo"] == algo and row["format"] in EVALUATED and (row["run"], EVALUATED[row["format"]]) in returns
+        ]
+        if points:
+            return_against_bytes(points, title=title).savefig(folder / f"return_{algo}.png", dpi=130)
+
+
+def _figure_rows(rows: Rows, algo: str, name: str, value: str, formats: Sequence[str]) -> Rows:
+    """Of an algorithm's runs pruned by weights (and dense): what the figures take."""
+    chosen = [row for row in rows if row["algo"] == algo and row["structure"] == "weights" and row[name] in formats]
+    return sorted(
+        ({"format": row[name], "sparsity": row["sparsity"], "value": row[value]} for row in chosen),
+        key=lambda r: formats.index(r["format"]),
+    )
