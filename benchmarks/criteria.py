@@ -73,13 +73,15 @@ def network_counts(agent, state, batch, name: str) -> list[dict]:
     lines = []
     for what, function in programs.items():
         program = jax.jit(function).lower(params, rows).compile()
-        cost = program.cost_analysis()
+        cost, memory = program.cost_analysis(), program.memory_analysis()
+        if cost is None or memory is None:
+            raise RuntimeError(f"{jax.default_backend()} counts neither operations nor memory; run with JAX_PLATFORMS=cpu")
         line = {
             "network": name,
             "what": what,
             "operations": int(cost["flops"]),
             "bytes": int(cost["bytes accessed"]),
-            "scratch": program.memory_analysis().temp_size_in_bytes,
+            "scratch": memory.temp_size_in_bytes,
         }
         first = lines[0] if lines else line
         line |= {"operations_ratio": line["operations"] / first["operations"], "bytes_ratio": line["bytes"] / first["bytes"]}
