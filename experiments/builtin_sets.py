@@ -97,7 +97,7 @@ def markdown(rows: list[dict], seconds: float) -> str:
         "|" + "---|" * len(COLUMNS),
         *("| " + " | ".join(cell(row[name]) for name in COLUMNS) + " |" for row in rows),
         "",
-        "Behaviour policies (PPO; environment steps of each snapshot, in the order of the data):",
+        "Behaviour policies (PPO, on halfcheetah SAC; environment steps of each snapshot, in the order of the data):",
         "",
         *(f"- `{row['set']}`: {', '.join(f'{steps:,}' for steps in row['steps']) or 'uniform actions'}" for row in rows),
         "",

@@ -34,9 +34,7 @@ REFERENCE = flags.DEFINE_string("reference", "first", "Of early: movement is fro
 CAP = flags.DEFINE_integer("cap", None, "Of early: prune after so many updates in any case; half of the steps by default.")
 SCOPE = flags.DEFINE_string("scope", "together", "Of early: one detector for all pruned networks (together), or each its own (network).")
 TOTAL = flags.DEFINE_string("total", "same", "With a later pruning: --steps in all (same), or after pruning (full-after).")
-RESTART_OPTIMIZER = flags.DEFINE_bool(
-    "restart_optimizer", False, "With a later pruning: start with fresh moments, not the cut ones."
-)
+RESTART_OPTIMIZER = flags.DEFINE_bool("restart_optimizer", False, "With a later pruning: start with fresh moments, not the cut ones.")
 COMPACT = flags.DEFINE_bool("compact", True, "Train in arrays without dead units.")
 NORMALIZE = flags.DEFINE_bool("normalize", True, "Standardise observations with the data's statistics.")
 INIT = flags.DEFINE_string("init", "uniform", "Initialisation: uniform, lecun_normal or reference.")

@@ -40,7 +40,10 @@ _OUTPUT = flags.DEFINE_string("output", None, "Folder to write; must not hold an
 
 
 def ppo():
-    """(the PPO model, its snapshot as plain arrays: tanh layers on normalised observations, a mean, a log standard deviation)."""
+    """(the PPO model, its snapshot as plain arrays: tanh layers on normalised observations, a mean, a log standard deviation).
+
+    Of discrete actions there are logits in place of a mean, and no deviation.
+    """
     from stable_baselines3 import PPO
     from stable_baselines3.common.env_util import make_vec_env
     from stable_baselines3.common.vec_env import VecNormalize
@@ -65,7 +68,8 @@ def ppo():
         for index, layer in enumerate(layers):
             found[f"kernel_{index}"] = layer.weight.detach().numpy().T.copy()
             found[f"bias_{index}"] = layer.bias.detach().numpy().copy()
-        found["log_std"] = model.policy.log_std.detach().numpy().copy()
+        if isinstance(model.action_space, gym.spaces.Box):
+            found["log_std"] = model.policy.log_std.detach().numpy().copy()
         found["mean"] = np.asarray(environments.obs_rms.mean, np.float32)
         found["std"] = np.sqrt(environments.obs_rms.var + environments.epsilon).astype(np.float32)
         return found
@@ -77,7 +81,9 @@ def sac():
     """(the SAC model, its snapshot as plain arrays: ReLU layers, a mean and a log standard deviation under a tanh)."""
     from sbx import SAC
 
-    env, (low, high) = made()
+    env = gym.make(_ENV_ID.value)
+    assert isinstance(env.action_space, gym.spaces.Box)
+    low, high = env.action_space.low, env.action_space.high
     model = SAC(
         "MlpPolicy",
         env,
@@ -102,22 +108,17 @@ def sac():
     return model, arrays
 
 
-def made():
-    """(the environment, its (lowest, highest) actions)."""
-    env = gym.make(_ENV_ID.value)
-    space = env.action_space
-    assert isinstance(space, gym.spaces.Box)
-    return env, (space.low, space.high)
-
-
 def evaluate(policy) -> list[float]:
     """Returns of episodes played with the policy's own noise."""
-    (env, bounds), returns, rng = made(), [], np.random.default_rng(0)
+    env, returns, rng = gym.make(_ENV_ID.value), [], np.random.default_rng(0)
+    space = env.action_space
     for episode in range(_EPISODES.value):
         observation, _ = env.reset(seed=1_000_000 + episode)
         total, done = 0.0, False
         while not done:
-            action = policy(observation[None], rng)[0].clip(*bounds)
+            action = policy(observation[None], rng)[0]
+            if isinstance(space, gym.spaces.Box):
+                action = action.clip(space.low, space.high)
             observation, reward, terminated, truncated, _ = env.step(action)
             total, done = total + float(reward), terminated or truncated
         returns.append(total)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from jaxprune.agents.base import Agent, AgentState
 from jaxprune.agents.compact import compact as compacted
@@ -139,7 +140,9 @@ class Waiting:
         self.pruned_at: dict[str, int] = {}
         self.checks: list[dict[str, Any]] = []
         self.kept: dict[tuple[str, ...], PruneInfo] = {}
-        self._watched = {} if self.detector is None else {own: watch({name: state.params[name] for name in own}) for own in self.pending}
+        # The reference is a copy: training donates the state it is of.
+        started = {own: watch({name: state.params[name] for name in own}) for own in self.pending if self.detector is not None}
+        self._watched = jax.tree.map(jnp.copy, started)
 
     def next_look(self, done: int) -> int:
         """The update after which it has to be looked at next, `done` being made."""
