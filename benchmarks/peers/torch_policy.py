@@ -27,9 +27,10 @@ class Policy(nn.Module):
     def __init__(self, arrays):
         super().__init__()
         self.mean, self.std, self.middle, self.half = (torch.from_numpy(arrays[k].copy()) for k in ("mean", "std", "middle", "half"))
-        self.head, self.phi, self.latents = str(arrays["head"]), float(arrays["phi"]), torch.from_numpy(arrays["latents"].copy())
+        self.head, self.phi, self.threshold = str(arrays["head"]), float(arrays["phi"]), float(arrays["threshold"])
+        self.latents = torch.from_numpy(arrays["latents"].copy())
         self.nets = nn.ModuleDict(
-            {name: perceptron(arrays, name) for name in ("actor", "decoder", "critic") if f"{name}.0.weight" in arrays}
+            {name: perceptron(arrays, name) for name in ("actor", "imitation", "decoder", "critic") if f"{name}.0.weight" in arrays}
         )
 
     def forward(self, observations):
@@ -45,7 +46,11 @@ class Policy(nn.Module):
             unit = actions[torch.arange(len(x)), best]
         else:
             outputs = self.nets["actor"](x)
-            if self.head == "argmax":
+            if self.head == "likely":
+                logits = self.nets["imitation"](x)
+                likely = torch.exp(logits - logits.amax(-1, keepdim=True)) > self.threshold
+                outputs = torch.where(likely, outputs, -torch.inf)
+            if self.head in ("argmax", "likely"):
                 return outputs.argmax(-1)
             unit = torch.tanh(outputs) if self.head == "tanh" else outputs.clamp(-1, 1)
         return self.middle + self.half * unit

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from jaxprune.agents.deployment import CandidatePolicy, DeterministicPolicy
+from jaxprune.agents.deployment import Deployment
 from jaxprune.data.transitions import Spec, Statistics, Transitions
 from jaxprune.objective import Objective
 from jaxprune.parameters import UnitGroup, apply_masks, prunable_size
@@ -115,7 +115,7 @@ class Agent:
     draw_rows: Callable[[jax.Array, int], dict[str, jax.Array]] = dataclasses.field(kw_only=True, hash=False, repr=False)
     choose: Callable[[Any, jax.Array, jax.Array], jax.Array] = dataclasses.field(kw_only=True, hash=False, repr=False)
     build: Callable[..., Agent] = dataclasses.field(kw_only=True, hash=False, repr=False)
-    deployment: DeterministicPolicy | CandidatePolicy | None = dataclasses.field(default=None, kw_only=True, hash=False, repr=False)
+    deployment: Deployment | None = dataclasses.field(default=None, kw_only=True, hash=False, repr=False)
 
     def __eq__(self, other: object) -> bool:
         if self is other:

@@ -22,6 +22,21 @@ class DeterministicPolicy:
 
 
 @dataclasses.dataclass(frozen=True)
+class LikelyPolicy:
+    """The discrete action of the largest value among those that an imitation finds likely enough (discrete BCQ).
+
+    Attributes:
+      values: path of the perceptron observation -> values of A actions.
+      imitation: path of the perceptron observation -> logits of A actions.
+      threshold: an action is likely enough where its probability is above this fraction of the largest.
+    """
+
+    values: str
+    imitation: str
+    threshold: float
+
+
+@dataclasses.dataclass(frozen=True)
 class CandidatePolicy:
     """The best, by the first critic, of actions decoded from latents and perturbed by the actor (BCQ).
 
@@ -42,3 +57,6 @@ class CandidatePolicy:
     latent_clip: float
     phi: float
     candidates: int
+
+
+Deployment = DeterministicPolicy | LikelyPolicy | CandidatePolicy

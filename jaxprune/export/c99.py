@@ -182,20 +182,8 @@ def _act(code: Code, policy: ExportedPolicy) -> str:
         f"    for (i = 0; i < {size}; ++i)",
         "        input[i] = (observation[i] - mean[i]) / deviation[i];",
     ]
-    if policy.head == "argmax":
-        lines = [
-            f"int32_t {code.name}_act(const float *observation)",
-            "{",
-            f"    float output[{actions}];",
-            "    int32_t best = 0;",
-            *standard,
-            "    actor(input, output);",
-            f"    for (i = 1; i < {actions}; ++i)",
-            "        if (output[i] > output[best])",
-            "            best = i;",
-            "    return best;",
-            "}",
-        ]
+    if policy.spec.discrete:
+        lines = _discrete(code, policy, standard)
         call, kind = f"actions[i] = {code.name}_act(observations + i * {size});", "int32_t"
     else:
         call, kind = f"{code.name}_act(observations + i * {size}, actions + i * {actions});", "float"
@@ -222,6 +210,32 @@ def _act(code: Code, policy: ExportedPolicy) -> str:
     ]
     code.constants.insert(0, f"enum {{ HIDDEN = {code.widest} }};\n")
     return "\n".join([*lines, *batch])
+
+
+def _discrete(code: Code, policy: ExportedPolicy, standard: list[str]) -> list[str]:
+    actions, likely = policy.spec.action_size, policy.head == "likely"
+    largest = [
+        "    imitation(input, logits);",
+        f"    for (i = 1; i < {actions}; ++i)",
+        "        if (logits[i] > logits[likeliest])",
+        "            likeliest = i;",
+        "    best = likeliest;",
+    ]
+    better = f"expf(logits[i] - logits[likeliest]) > {c_float(np.float32(policy.threshold))} && output[i] > output[best]"
+    return [
+        f"int32_t {code.name}_act(const float *observation)",
+        "{",
+        f"    float output[{actions}]{f', logits[{actions}]' if likely else ''};",
+        f"    int32_t best = 0{', likeliest = 0' if likely else ''};",
+        *standard,
+        "    actor(input, output);",
+        *(largest if likely else []),
+        f"    for (i = {0 if likely else 1}; i < {actions}; ++i)",
+        f"        if ({better if likely else 'output[i] > output[best]'})",
+        "            best = i;",
+        "    return best;",
+        "}",
+    ]
 
 
 def _single(code: Code, policy: ExportedPolicy) -> tuple[list[str], list[str]]:

@@ -33,7 +33,7 @@ class Code:
         hidden = 2 * self.widest * 4
         inputs = max(net.sizes[0] for net in policy.perceptrons.values())
         outputs = max(net.sizes[-1] for net in policy.perceptrons.values())
-        return hidden + 4 * (inputs + outputs + (0 if policy.latents is None else policy.spec.action_size))
+        return hidden + 4 * (inputs + outputs + (policy.spec.action_size if len(policy.perceptrons) > 1 else 0))
 
     def array(self, name: str, values: np.ndarray) -> str:
         """A constant array; its name."""

@@ -44,6 +44,8 @@ def describe(policy: ExportedPolicy) -> dict[str, Any]:
             for name, net in policy.perceptrons.items()
         },
     }
+    if policy.head == "likely":
+        described["threshold"] = policy.threshold
     if policy.latents is not None:
         described |= {"candidates": policy.latents.shape[0], "latent_size": policy.latents.shape[1], "phi": policy.phi, "seed": policy.seed}
     return described

@@ -57,8 +57,14 @@ def graph(policy: ExportedPolicy, *, sparse: bool = True) -> Any:
     standard = builder.node(
         "Div", builder.node("Sub", "observations", builder.constant("mean", policy.mean)), builder.constant("std", policy.std)
     )
-    if policy.head == "argmax":
-        largest = builder.node("ArgMax", builder.perceptron("actor", policy.perceptrons["actor"], standard), axis=1, keepdims=0)
+    if policy.spec.discrete:
+        scores = builder.perceptron("actor", policy.perceptrons["actor"], standard)
+        if policy.head == "likely":
+            logits = builder.perceptron("imitation", policy.perceptrons["imitation"], standard)
+            likelihood = builder.node("Exp", builder.node("Sub", logits, builder.node("ReduceMax", logits, axes=[1])))
+            likely = builder.node("Greater", likelihood, builder.constant("threshold", np.float32(policy.threshold)))
+            scores = builder.node("Where", likely, scores, builder.constant("never", np.float32(-np.inf)))
+        largest = builder.node("ArgMax", scores, axis=1, keepdims=0)
         builder.node("Cast", largest, to=TensorProto.INT32, output="actions")
         output = helper.make_tensor_value_info("actions", TensorProto.INT32, ["batch"])
     else:
@@ -167,7 +173,7 @@ def load(path: pathlib.Path) -> LoadedPolicy:
         tensors = [*model.graph.initializer, *(sparse.values for sparse in model.graph.sparse_initializer)]
         if any(tensor.data_location == onnx.TensorProto.EXTERNAL for tensor in tensors):
             raise ValueError(f"{path}: expected all weights inside the file, got references to other files")
-        for tensor in tensors:
+        for tensor in (tensor for tensor in tensors if tensor.name != "never"):
             check_finite(tensor.name, onnx.numpy_helper.to_array(tensor), path)
         onnx.checker.check_model(model)
         shapes = (value.type.tensor_type.shape.dim[1:] for value in (*model.graph.input, *model.graph.output))

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxprune.agents.base import Agent, AgentState
-from jaxprune.agents.deployment import CandidatePolicy
+from jaxprune.agents.deployment import CandidatePolicy, LikelyPolicy
 from jaxprune.data.transitions import Spec
 from jaxprune.parameters import path_name
 from jaxprune.pruning.compaction import compact_tree
@@ -60,11 +60,12 @@ class ExportedPolicy:
       algorithm: its name.
       spec: sizes and bounds.
       mean, std: of the raw observations, [S] float32.
-      head: `tanh`, `clip`, `argmax`, or `candidates`.
-      perceptrons: `actor`; with candidates also `decoder` and `critic`.
+      head: `tanh`, `clip`, `argmax`, `likely` or `candidates`.
+      perceptrons: `actor`; with candidates also `decoder` and `critic`, with `likely` also `imitation` (the actor being the values).
       latents: [K, L] float32, clipped: the table that stands for fresh draws; None without candidates.
       phi: bound of the perturbation of candidates.
       seed: of the latents.
+      threshold: of `likely` actions.
     """
 
     algorithm: str
@@ -76,13 +77,16 @@ class ExportedPolicy:
     latents: np.ndarray | None = None
     phi: float = 0.0
     seed: int = 0
+    threshold: float = 0.0
 
     def act(self, observations: Any, xp: Any = np) -> Any:
         """Actions in environment units [n, A], or indices [n] int32, for raw observations [n, S]; computed by NumPy or `jax.numpy`."""
         x = (observations - self.mean) / self.std
         if self.latents is None:
             outputs = forward(self.perceptrons["actor"], x, xp)
-            if self.head == "argmax":
+            if self.head == "likely":
+                outputs = xp.where(self.likelihood(x, xp) > np.asarray(self.threshold, x.dtype), outputs, -np.inf)
+            if self.head in ("argmax", "likely"):
                 return xp.argmax(outputs, axis=-1).astype(np.int32)
             unit = xp.tanh(outputs) if self.head == "tanh" else xp.clip(outputs, -1, 1)
         else:
@@ -90,6 +94,11 @@ class ExportedPolicy:
             unit = xp.take_along_axis(actions, xp.argmax(values, axis=-1)[:, None, None], axis=1)[:, 0]
         middle, half = self.scale()
         return middle + half * unit
+
+    def likelihood(self, standard: Any, xp: Any = np) -> Any:
+        """Probabilities over the largest of them [n, A], for standardised observations [n, S]."""
+        logits = forward(self.perceptrons["imitation"], standard, xp)
+        return xp.exp(logits - xp.max(logits, axis=-1, keepdims=True))
 
     def candidates(self, standard: Any, xp: Any = np) -> tuple[Any, Any]:
         """Unit actions [n, K, A] and their values [n, K], for standardised observations [n, S]."""
@@ -153,6 +162,9 @@ def read_policy(agent: Agent, state: AgentState, *, seed: int = 0, compact: bool
         _refuse_nan(f"statistics/{name}", value)
     outputs = agent.spec.action_size
     read = functools.partial(_perceptron, agent, state, compact=compact)
+    if isinstance(how, LikelyPolicy):
+        nets = {"actor": read(how.values, outputs), "imitation": read(how.imitation, outputs)}
+        return ExportedPolicy(agent.name, agent.spec, *statistics, "likely", nets, threshold=how.threshold)
     if not isinstance(how, CandidatePolicy):
         actor = read(how.perceptron, outputs)
         return ExportedPolicy(agent.name, agent.spec, *statistics, how.head, {"actor": actor})

@@ -22,7 +22,7 @@ from jaxprune.export.policy import ACTIVATIONS, ExportedPolicy, Layer, Perceptro
 from jaxprune.export.sparse import Rows, dense_layer, index_type, is_sparse, sparse_rows
 from jaxprune.export.verification import Verification, verify
 
-HEADS = ("tanh", "clip", "argmax", "candidates")
+HEADS = ("tanh", "clip", "argmax", "likely", "candidates")
 
 
 def to_safetensors(agent: Agent, state: AgentState, path: str | os.PathLike, *, seed: int = 0) -> Verification:
@@ -99,11 +99,14 @@ def policy_of(found: dict[str, np.ndarray], described: dict[str, Any], path: str
         expected = {"actor": (size + actions * bool(table), actions)}
         if table:
             expected |= {"decoder": (size + table[1], actions), "critic": (size + actions, 1)}
+        if described["head"] == "likely":
+            expected["imitation"] = (size, actions)
         ends = {name: (net["original_sizes"][0], net["original_sizes"][-1]) for name, net in described["perceptrons"].items()}
         if ends != expected or described["head"] not in HEADS:
             raise ValueError(f"expected head in {', '.join(HEADS)} and perceptrons with (inputs, outputs) {expected}, got {ends}")
         mean, std = (reader.floats(name, (size,)) for name in ("mean", "std"))
         nets = {name: _perceptron(reader, name, net) for name, net in described["perceptrons"].items()}
+        threshold = float(described["threshold"]) if described["head"] == "likely" else 0.0
         extra = {"phi": float(described["phi"]), "seed": int(described["seed"])} if table else {}
         algorithm, head = str(described["algorithm"]), described["head"]
     except (KeyError, TypeError, IndexError, AttributeError) as error:
@@ -113,7 +116,7 @@ def policy_of(found: dict[str, np.ndarray], described: dict[str, Any], path: str
     if not (std > 0).all():
         raise ValueError(f"{path}: std: expected positive numbers, got {std.min()}; the file is damaged")
     latents = reader.floats("latents", table) if table else None
-    return ExportedPolicy(algorithm, spec, mean, std, head, nets, latents, **extra)
+    return ExportedPolicy(algorithm, spec, mean, std, head, nets, latents, threshold=threshold, **extra)
 
 
 def _perceptron(reader: _Reader, name: str, described: dict[str, Any]) -> Perceptron:

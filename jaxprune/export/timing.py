@@ -124,7 +124,14 @@ class TorchRunner:
     def __init__(self, python: str, server: pathlib.Path, policy: ExportedPolicy):
         self._folder = tempfile.TemporaryDirectory(prefix="jaxprune-torch-")
         middle, half = policy.scale() if not policy.spec.discrete else (np.zeros(1), np.ones(1))
-        arrays = {"mean": policy.mean, "std": policy.std, "middle": middle, "half": half, "phi": np.float32(policy.phi)}
+        arrays = {
+            "mean": policy.mean,
+            "std": policy.std,
+            "middle": middle,
+            "half": half,
+            "phi": np.float32(policy.phi),
+            "threshold": np.float32(policy.threshold),
+        }
         arrays |= {"head": np.array(policy.head), "latents": policy.latents if policy.latents is not None else np.zeros((0, 0), np.float32)}
         for name, net in policy.perceptrons.items():
             for i, layer in enumerate(net.layers):

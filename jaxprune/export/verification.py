@@ -22,7 +22,7 @@ class Verification(NamedTuple):
       observations: compared.
       difference: largest |exported − live| of an action feature, in units of half its range where that is above 1; over observations
         without a tie. Of discrete actions, the number that differ without being tied.
-      ties: observations at which another choice scored the same to rounding (`argmax` and candidates only).
+      ties: observations at which another choice scored the same to rounding (discrete actions and candidates only).
     """
 
     observations: int
@@ -96,13 +96,13 @@ def compare(
     """
     if got.shape != expected.shape:
         raise ValueError(f"{what}: expected actions of shape {list(expected.shape)}, got {list(got.shape)}; nothing was written")
-    if policy.head == "argmax":
+    if policy.spec.discrete:
         gap = (got != expected).astype(np.float64)
     else:
         gap = np.abs(got.astype(np.float64) - expected) / np.maximum(1, policy.scale()[1])
         gap = np.where(np.isnan(gap), np.inf, gap).max(axis=-1)
     tied = np.zeros(len(got), bool)
-    if policy.head in ("argmax", "candidates"):
+    if policy.spec.discrete or policy.head == "candidates":
         for row in np.flatnonzero(gap > tolerance):
             tied[row] = _tied(policy, observations[row], got[row])
     worst = float(gap[~tied].max(initial=0.0))
@@ -111,20 +111,24 @@ def compare(
             f"{what}: differs from the live policy by {worst:.3g}, more than {tolerance:g}; nothing was written; "
             "check that the agent's `deployment` says what its `choose` does"
         )
-    return Verification(len(got), float(gap.sum()) if policy.head == "argmax" and not tied.any() else worst, int(tied.sum()))
+    return Verification(len(got), float(gap.sum()) if policy.spec.discrete and not tied.any() else worst, int(tied.sum()))
 
 
 def _tied(policy: ExportedPolicy, observation: np.ndarray, action: np.ndarray) -> bool:
     """Whether the action is one of those that score best to rounding."""
     exact = policy.astype(np.float64)
     standard = (observation[None] - exact.mean) / exact.std
-    if policy.head == "argmax":
+    allowed = certain = slice(None)
+    if policy.spec.discrete:
         scores = forward(exact.perceptrons["actor"], standard)[0]
         chosen = np.arange(len(scores)) == action
+        if policy.head == "likely":
+            likelihood = exact.likelihood(standard)[0]
+            allowed, certain = (likelihood > policy.threshold * scale for scale in (1 - TOLERANCE, 1 + TOLERANCE))
     else:
         actions, values = exact.candidates(standard)
         scores = values[0]
         middle, half = exact.scale()
         chosen = (np.abs(middle + half * actions[0] - action) / np.maximum(1, half)).max(axis=-1) <= TOLERANCE
-    close = scores >= scores.max() - TOLERANCE * max(1.0, float(np.abs(scores).max()))
-    return bool((chosen & close).any())
+    close = scores >= scores[certain].max() - TOLERANCE * max(1.0, float(np.abs(scores).max()))
+    return bool((chosen & close)[allowed].any())
