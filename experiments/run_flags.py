@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import pathlib
+
 from absl import flags
 
+import jaxprune as jp
 from jaxprune import SweepConfig
+from jaxprune.training import hosts
 
 DATASET = flags.DEFINE_string(
     "dataset", "jaxprune/hopper/medium-v0", "A built-in such as jaxprune/hopper/medium-v0, a Minari id, or the path of a D4RL HDF5 file."
@@ -49,6 +54,15 @@ CHECKPOINT_EVERY = flags.DEFINE_integer("checkpoint_every", 1, "Evaluations betw
 BACKEND = flags.DEFINE_string("backend", "auto", "Environment stepping: envpool, gymnasium or auto.")
 EVALUATE = flags.DEFINE_bool("evaluate", True, "Run episodes in the environment.")
 OUTPUT = flags.DEFINE_string("output", None, "Folder to write.", required=True)
+TENSORBOARD = flags.DEFINE_bool("tensorboard", False, "Write TensorBoard event files too, one a run.")
+WANDB = flags.DEFINE_string("wandb", None, "Log to this project of Weights & Biases too.")
+DISTRIBUTED = flags.DEFINE_bool(
+    "distributed", False, "Join the other processes of a SLURM job or TPU pod; each takes its share of the runs."
+)
+COORDINATOR = flags.DEFINE_string("coordinator", None, "host:port of the first of several processes, where no cluster tells it.")
+PROCESSES = flags.DEFINE_integer("processes", None, "With --coordinator: how many there are.")
+PROCESS = flags.DEFINE_integer("process", None, "With --coordinator: which one this is, from 0.")
+CONFIG = flags.DEFINE_string("config", None, "A config.json to start from; flags given beside it take the place of its values.")
 RESUME = flags.DEFINE_bool("resume", False, "Go on with the same sweep in the folder, if there is one.")
 OVERWRITE = flags.DEFINE_bool("overwrite", False, "Replace what an earlier run left in the folder.")
 
@@ -61,14 +75,53 @@ def numbers(name: str, texts: list[str], kind: type) -> tuple:
         raise ValueError(f"--{name}={','.join(texts)}: expected {kind.__name__} numbers separated by commas") from None
 
 
+def run_sweep(config: SweepConfig, command: str) -> list[dict]:
+    """The sweep, with the flags that say where it goes and what it is told to."""
+    return jp.sweep(
+        config,
+        OUTPUT.value,
+        overwrite=OVERWRITE.value,
+        resume=RESUME.value,
+        command=command,
+        tensorboard=TENSORBOARD.value,
+        wandb=WANDB.value,
+    )
+
+
+def join_processes() -> None:
+    """Join the other processes where flags ask for it; before anything else of JAX."""
+    if DISTRIBUTED.value or COORDINATOR.value or PROCESSES.value is not None or PROCESS.value is not None:
+        hosts.connect(COORDINATOR.value, PROCESSES.value, PROCESS.value)
+
+
 def sweep_config(**more) -> SweepConfig:
-    """The flags as a config."""
-    settings = {"normalize": NORMALIZE.value, "init": INIT.value}
-    if LEARNING_RATE.value is not None:
-        settings["learning_rate"] = LEARNING_RATE.value
+    """The flags as a config; with --config, that of the file with the flags that were given in place of its values."""
     shared = (
         *(DATASET, ENV_ID, STEPS, EVAL_EVERY, EPISODES, BATCH_SIZE, PRUNE_ROWS, NETWORKS, ROUNDS, SCHEDULE, ALLOCATION, FLOOR, BUDGET),
         *(STRUCTURE, UNIT_CRITERION, TARGET, INNER_DENSITY, CURVATURE, WHEN, CHECK_EVERY, THRESHOLD, REFERENCE, CAP, SCOPE, TOTAL),
         *(RESTART_OPTIMIZER, COMPACT, CLIP_ACTIONS, MAX_EPISODE_STEPS, STRATEGY, MAX_STACK, CHECKPOINT_EVERY, BACKEND, EVALUATE),
     )
-    return SweepConfig(**{flag.name: flag.value for flag in shared}, lambda_=LAMBDA.value, settings=settings, **more)
+    values = {flag.name: flag.value for flag in shared} | {"lambda_": LAMBDA.value} | more
+    settings = {flag.name: flag.value for flag in (NORMALIZE, INIT, LEARNING_RATE) if flag.value is not None}
+    if CONFIG.value is None:
+        return SweepConfig(**values, settings=settings)
+    file = read_config(CONFIG.value)
+    given = {FIELDS.get(name, name) for name in flags.FLAGS if flags.FLAGS[name].present}
+    known = {name: value for name, value in values.items() if name in given}
+    inner = {name: value for name, value in settings.items() if name in given}
+    return SweepConfig.from_json({**file, **known, "settings": {**file.get("settings", {}), **inner}})
+
+
+# Flags whose name is not that of what they set.
+FIELDS = {"algo": "algos", "criterion": "criteria", "sparsity": "sparsities", "seed": "seeds", "lambda": "lambda_"}
+
+
+def read_config(path: str) -> dict:
+    """A config.json, of an earlier sweep or written by hand."""
+    try:
+        values = json.loads(pathlib.Path(path).read_text())
+    except json.JSONDecodeError as error:
+        raise ValueError(f"--config={path}: expected JSON, {error}") from None
+    if not isinstance(values, dict) or "dataset" not in values:
+        raise ValueError(f"--config={path}: expected the settings of a sweep, with at least a dataset; OUTPUT/config.json is one")
+    return values

@@ -7,9 +7,8 @@ python experiments/sweep.py --dataset=jaxprune/hopper/medium-v0 --algo=bc --crit
 import run_flags
 from absl import flags
 from launch import command_line, launch
-from run_flags import OUTPUT, OVERWRITE, RESUME, numbers, sweep_config
+from run_flags import OUTPUT, join_processes, numbers, run_sweep, sweep_config
 
-import jaxprune as jp
 from jaxprune.reporting.report import text_table
 
 ALGO = flags.DEFINE_list("algo", ["bc"], "Algorithms, for example bc,bcq.")
@@ -27,6 +26,7 @@ flags.adopt_module_key_flags(run_flags)
 
 
 def main():
+    join_processes()
     config = sweep_config(
         algos=tuple(ALGO.value),
         criteria=tuple(CRITERIA.value),
@@ -35,7 +35,7 @@ def main():
         sanity=SANITY.value,
         lottery_rounds=LOTTERY_ROUNDS.value,
     )
-    records = jp.sweep(config, OUTPUT.value, overwrite=OVERWRITE.value, resume=RESUME.value, command=command_line())
+    records = run_sweep(config, command_line())
     print(text_table(records))
     print(f"\n{OUTPUT.value}/report.html")
 

@@ -6,9 +6,8 @@ python experiments/train.py --dataset=jaxprune/hopper/medium-v0 --algo=bcq --cri
 import run_flags
 from absl import flags
 from launch import command_line, launch
-from run_flags import OUTPUT, OVERWRITE, RESUME, sweep_config
+from run_flags import OUTPUT, join_processes, run_sweep, sweep_config
 
-import jaxprune as jp
 from jaxprune.reporting.report import text_table
 
 ALGO = flags.DEFINE_string("algo", "bc", "Algorithm.")
@@ -20,8 +19,9 @@ flags.adopt_module_key_flags(run_flags)
 
 
 def main():
+    join_processes()
     config = sweep_config(algos=(ALGO.value,), criteria=(CRITERION.value,), sparsities=(SPARSITY.value,), seeds=(SEED.value,))
-    records = jp.sweep(config, OUTPUT.value, overwrite=OVERWRITE.value, resume=RESUME.value, command=command_line())
+    records = run_sweep(config, command_line())
     print(text_table(records))
     print(f"\n{OUTPUT.value}/runs/{records[-1]['run_id']}\n{OUTPUT.value}/report.html")
 

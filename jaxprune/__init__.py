@@ -19,8 +19,9 @@ from jaxprune.pruning.inspection import effective_density, jaccard
 from jaxprune.pruning.masks import apply_masks, density, invert_scores, kept_count, select, shuffle_masks
 from jaxprune.pruning.prune import prune
 from jaxprune.training.baselines import gradual, lottery_ticket
-from jaxprune.training.checkpoint import load_run, save_run
+from jaxprune.training.checkpoint import save_run
 from jaxprune.training.evaluation import evaluate
+from jaxprune.training.finding import best, load_run
 from jaxprune.training.grid import SweepConfig
 from jaxprune.training.loop import train
 from jaxprune.training.sweep import sweep
@@ -41,6 +42,7 @@ __all__ = [
     "UnitGroup",
     "agents",
     "apply_masks",
+    "best",
     "compact",
     "compact_runs",
     "compact_tree",

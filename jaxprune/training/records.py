@@ -10,7 +10,7 @@ import pathlib
 import shutil
 from typing import Any
 
-WRITTEN = ("config.json", "records*.jsonl", "records.csv", "report.html", "progress*.json", "checkpoints*", "runs")
+WRITTEN = ("config.json", "records*.jsonl", "records.csv", "report.html", "progress*.json", "checkpoints*", "tensorboard", "runs")
 
 
 class OutputFolder:

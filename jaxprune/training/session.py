@@ -17,6 +17,7 @@ from jaxprune.data.reference import normalized_score
 from jaxprune.data.transitions import Dataset, Transitions
 from jaxprune.training.evaluation import evaluate_stack
 from jaxprune.training.grid import Run, SweepConfig
+from jaxprune.training.logs import Log
 from jaxprune.training.loop import one_device_strategy
 from jaxprune.training.stacks import executed_weights
 from jaxprune.training.start import Origin, is_pruned_later
@@ -33,12 +34,14 @@ class Session:
       dataset: as loaded.
       transitions: the same, on the device.
       env_id: of the evaluation, None without one.
+      logs: called with all rows as they are recorded.
     """
 
     config: SweepConfig
     dataset: Dataset
     transitions: Transitions
     env_id: str | None
+    logs: tuple[Log, ...] = ()
 
     @property
     def strategy(self) -> str:
@@ -108,6 +111,11 @@ class Session:
             }
             for i, origin in enumerate(origins)
         ]
+
+    def tell(self, rows: list[dict[str, Any]]) -> None:
+        """Pass rows to the logs."""
+        for tell in self.logs:
+            tell(rows)
 
     def failed_row(self, run: Run, error: Exception) -> dict[str, Any]:
         """The row of a run that could not be started."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +16,8 @@ from jaxprune.training.loop import add_metrics, advance, mean_metrics, place_run
 from jaxprune.training.session import Session
 from jaxprune.training.start import RunKeys
 from jaxprune.training.stopping import StopRequest
+
+log = logging.getLogger("jaxprune")
 
 Report = Callable[[int], Any]
 
@@ -41,7 +44,9 @@ def run_stack(carry: Carry, session: Session, journal: Journal, stop: StopReques
     state, keys = place_runs((carry.stack.state, keys), strategy)
     evaluations = 0
     if carry.recorded < 0:
-        journal.folder.append([row for origin in origins for row in origin.earlier])
+        earlier = [row for origin in origins for row in origin.earlier]
+        journal.folder.append(earlier)
+        session.tell(earlier)
         carry.recorded = 0
     while True:
         on_grid = carry.step > 0 and (carry.step % config.eval_every == 0 or carry.step >= end)
@@ -81,8 +86,21 @@ def _record(carry: Carry, state: Any, session: Session, journal: Journal) -> Non
     carry.evaluated += seconds
     metrics = mean_metrics(carry.totals)
     times = {"wall_s": carry.trained, "eval_s": carry.evaluated}
-    journal.folder.append(session.rows(agent, state, origins, carry.step, returns, metrics, **times))
+    rows = session.rows(agent, state, origins, carry.step, returns, metrics, **times)
+    journal.folder.append(rows)
+    session.tell(rows)
+    _log_line(rows)
     carry.totals, carry.recorded = {}, carry.step
+
+
+def _log_line(rows: list[dict[str, Any]]) -> None:
+    """One line an evaluation: what the runs of the stack returned, and how fast they train."""
+    last, updates = rows[-1], rows[-1]["step"] * len(rows)
+    returns = [row["return_mean"] for row in rows if row["return_mean"] is not None]
+    told = f"return {sum(returns) / len(returns):,.1f}" if returns else "not evaluated"
+    speed = f"{updates / last['wall_s']:,.0f} updates/s" if last["wall_s"] else "not trained yet"
+    names = last["run_id"] if len(rows) == 1 else f"{len(rows)} runs, {rows[0]['run_id']} to {last['run_id']}"
+    log.info("%s: update %d, %s, %s, %.0f s of evaluation so far", names, last["step"], told, speed, last["eval_s"])
 
 
 def _save(carry: Carry, state: Any, journal: Journal) -> None:

@@ -25,6 +25,7 @@ from jaxprune.training.arms import split
 from jaxprune.training.grid import Run, SweepConfig, expand
 from jaxprune.training.journal import Carry, Journal
 from jaxprune.training.later import DenseTrunk
+from jaxprune.training.logs import Log, TensorBoard, WeightsAndBiases
 from jaxprune.training.progress import progress_bar
 from jaxprune.training.records import OutputFolder
 from jaxprune.training.session import Session, number
@@ -48,6 +49,8 @@ def sweep(
     resume: bool = False,
     progress: bool = True,
     command: str = "",
+    tensorboard: bool = False,
+    wandb: str | None = None,
 ) -> list[dict[str, Any]]:
     """Run a grid and write OUT/{config.json, records.jsonl, records.csv, report.html, runs/<id>/…}.
 
@@ -63,6 +66,8 @@ def sweep(
         there is none.
       progress: show a bar where standard error is a terminal.
       command: shown in the report.
+      tensorboard: write OUT/tensorboard too, an event file a run.
+      wandb: a project of Weights & Biases to log to as well.
 
     Returns:
       One record per run and evaluation; of all processes in the first, its own in each other.
@@ -70,6 +75,7 @@ def sweep(
     Raises:
       ValueError: the folder is in use, the data do not fit, or no environment is known, before anything is written; or the sweep to
         resume was of another config.
+      ImportError: a log's package is absent.
       Stopped: a signal asked for it; everything up to now is safe, and the report is of what there is.
       OSError: the disk is full or gone; what was safe before still is.
     """
@@ -90,9 +96,15 @@ def sweep(
         chosen_networks(agent, config.networks)
     described = _described(config, dataset, env_id, command)
     folder = _open_folder(output_dir, described, overwrite=overwrite, resume=resume)
-    session = Session(config, dataset, jax.device_put(dataset.transitions), env_id)
+    logs: list[Log] = [TensorBoard(folder.path)] if tensorboard else []
+    logs += [WeightsAndBiases(wandb, folder.path)] if wandb else []
+    session = Session(config, dataset, jax.device_put(dataset.transitions), env_id, tuple(logs))
     with listening() as stop:
-        stopped = _run_all(agents, hosts.own(runs), session, folder, stop, progress=progress)
+        try:
+            stopped = _run_all(agents, hosts.own(runs), session, folder, stop, progress=progress)
+        finally:
+            for each in logs:
+                each.close()
     hosts.wait_for_all("trained")
     records = _report(folder, described)
     hosts.wait_for_all("reported")
