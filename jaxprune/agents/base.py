@@ -45,7 +45,14 @@ class AgentState(flax.struct.PyTreeNode):
 
 
 class Context(flax.struct.PyTreeNode):
-    """What one network's loss may read of the rest of the agent, all held fixed."""
+    """What one network's loss may read of the agent, all held fixed.
+
+    Attributes:
+      params: of every network. The network's own are there for `prepare` (the greedy action in a target, say): only those handed to
+        `predict` are differentiated.
+      targets: of the networks that have one.
+      statistics: of the raw observations.
+    """
 
     params: dict[str, Any]
     targets: dict[str, Any]
@@ -205,9 +212,7 @@ class Agent:
 
     def objective(self, name: str, state: AgentState) -> Objective:
         """The loss of one network, the others held fixed. Its `rows` take a raw batch."""
-        others = {other: params for other, params in state.params.items() if other != name}
-        context = Context(others, state.targets, state.statistics)
-        return _standardized(self, name).replace(context=context)
+        return _standardized(self, name).replace(context=Context(state.params, state.targets, state.statistics))
 
     def update(self, state: AgentState, batch: Transitions, key: jax.Array) -> tuple[AgentState, dict[str, jax.Array]]:
         """`update_with` on freshly drawn noise."""
@@ -338,7 +343,18 @@ def _standardized(agent: Agent, name: str) -> Objective:
 def refuse_discrete(name: str, spec: Spec) -> None:
     """A ValueError where an algorithm for continuous actions is given discrete ones."""
     if spec.discrete:
-        raise ValueError(f"{name} needs continuous actions, but this data set has {spec.action_size} discrete ones")
+        raise ValueError(
+            f"{name} needs continuous actions, but this data set has {spec.action_size} discrete ones; use discrete_bc or discrete_bcq"
+        )
+
+
+def refuse_continuous(name: str, spec: Spec) -> None:
+    """A ValueError where an algorithm for discrete actions is given continuous ones."""
+    if not spec.discrete:
+        raise ValueError(
+            f"{name} needs discrete actions, but those of this data set are vectors of {spec.action_size} numbers; use bc, bcq, td3_bc "
+            "or iql"
+        )
 
 
 def sized(widths: tuple[tuple[str, int], ...], network: str, hidden: tuple[int, ...], *, prefix: str = "") -> tuple[int, ...]:

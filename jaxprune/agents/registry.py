@@ -9,11 +9,19 @@ from typing import Any
 from jaxprune.agents.base import Agent
 from jaxprune.agents.bc import BCConfig, bc
 from jaxprune.agents.bcq import BCQConfig, bcq
+from jaxprune.agents.discrete_bc import DiscreteBCConfig, discrete_bc
+from jaxprune.agents.discrete_bcq import DiscreteBCQConfig, discrete_bcq
+from jaxprune.agents.iql import IQLConfig, iql
+from jaxprune.agents.td3_bc import TD3BCConfig, td3_bc
 from jaxprune.data.transitions import Spec
 
 AGENTS: dict[str, tuple[Callable[..., Agent], Any]] = {
     "bc": (bc, BCConfig),
     "bcq": (bcq, BCQConfig),
+    "td3_bc": (td3_bc, TD3BCConfig),
+    "iql": (iql, IQLConfig),
+    "discrete_bc": (discrete_bc, DiscreteBCConfig),
+    "discrete_bcq": (discrete_bcq, DiscreteBCQConfig),
 }
 
 

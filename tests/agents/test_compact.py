@@ -14,9 +14,9 @@ from jaxprune.agents.compact import compact, compact_runs, expand, full_sizes, l
 from jaxprune.agents.inert import leave_out_inert
 from jaxprune.agents.moments import moments_of
 from jaxprune.training.loop import train_blocks
-from tests.agents.small import NAMES, small_agent
+from tests.agents.small import NAMES, small_agent, small_log
 from tests.agents.states import agree, filled, fresh_state, plain, same, with_random_masks
-from tests.conftest import make_transitions, statistics_of
+from tests.conftest import statistics_of
 
 double: Any = np.float64
 
@@ -46,7 +46,8 @@ def programs_compiled() -> int:
 
 @pytest.mark.parametrize(
     ("name", "criterion"),
-    [(name, criterion) for name in NAMES for criterion in (sorted(jp.CRITERIA) if name == "bc" else ("random", "snip", "grasp", "crop"))],
+    [(name, criterion) for name in NAMES for criterion in {"bc": sorted(jp.CRITERIA), "bcq": ("random", "grasp", "crop")}.get(name, ())]
+    + [(name, "snip") for name in NAMES if name != "bc"],
 )
 def test_same_outputs_and_back(name, criterion, spec, transitions):
     agent = small_agent(name, spec)
@@ -82,7 +83,7 @@ def test_same_outputs_and_back(name, criterion, spec, transitions):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_in_64_bit(name, spec, x64):
-    transitions = make_transitions(dtype=double)
+    transitions = small_log(name, dtype=double)
     agent = small_agent(name, spec)
     state = fresh_state(agent, statistics_of(transitions))
     for seed in range(5):
@@ -150,7 +151,7 @@ def test_training_in_smaller_arrays_is_masked_training(name, spec):
     """200 updates in 64-bit to 1e-8, 20 in float32 to 1e-4, from networks pruned at initialisation."""
     for dtype, steps, tolerance in ((double, 200, 1e-8), *([(np.float32, 20, 1e-4)] if name in ("bc", "bcq") else [])):
         with jax.enable_x64(dtype == double):
-            transitions = make_transitions(dtype=dtype)
+            transitions = small_log(name, dtype=dtype)
             agent, state = started(name, spec, transitions, density=0.2)
             key = jax.random.key(3)
             masked, expected = jp.train(agent, state, transitions, steps=steps, key=key, compact=False)

@@ -7,7 +7,7 @@ import pytest
 import jaxprune as jp
 from jaxprune.agents.sparse import score_agent
 from jaxprune.parameters import prunable_leaves
-from tests.agents.small import NAMES, small_agent
+from tests.agents.small import DISCRETE, NAMES, small_agent
 from tests.conftest import statistics_of
 
 
@@ -131,7 +131,9 @@ def test_a_dead_network_is_not_ranked_by_position(spec, transitions):
         jp.prune_agent(agent, state, transitions, jax.random.key(1), criterion="snip", sparsity=0.9)
 
 
-def test_discrete_actions_are_refused_by_continuous_algorithms():
-    for name in ("bc", "bcq"):
-        with pytest.raises(ValueError, match=f"{name} needs continuous actions"):
-            jp.agents.make(name, jp.Spec(4, 2, (), (), discrete=True))
+@pytest.mark.parametrize("name", NAMES)
+def test_actions_of_the_other_kind_are_refused(name):
+    other = jp.Spec(4, 2, [-1, -1], [1, 1]) if name in DISCRETE else jp.Spec(4, 2, (), (), discrete=True)
+    kind, remedy = ("discrete", "use bc, bcq, td3_bc or iql") if name in DISCRETE else ("continuous", "use discrete_bc or discrete_bcq")
+    with pytest.raises(ValueError, match=f"^{name} needs {kind} actions, .*{remedy}$"):
+        jp.agents.make(name, other)

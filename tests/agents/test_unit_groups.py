@@ -14,7 +14,7 @@ import pytest
 from jaxprune.agents.compact import change_units, resized
 from jaxprune.parameters import named_leaves
 from jaxprune.pruning.unit_layout import as_declared, per_member
-from tests.agents.small import NAMES, small_agent
+from tests.agents.small import NAMES, small_agent, small_log
 from tests.agents.states import filled, fresh_state
 from tests.conftest import make_transitions, statistics_of
 
@@ -70,7 +70,7 @@ def bounded(agent, state):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_unit_of_every_group(name, spec, x64):
-    transitions = make_transitions(8)
+    transitions = small_log(name, 8)
     agent = small_agent(name, spec)
     state = bounded(agent, fresh_state(agent, statistics_of(transitions)))
     assert wrong_groups(agent, state, transitions) == []
