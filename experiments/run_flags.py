@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+from typing import Any
 
 from absl import flags
 
@@ -101,7 +102,7 @@ def sweep_config(**more) -> SweepConfig:
         *(STRUCTURE, UNIT_CRITERION, TARGET, INNER_DENSITY, CURVATURE, WHEN, CHECK_EVERY, THRESHOLD, REFERENCE, CAP, SCOPE, TOTAL),
         *(RESTART_OPTIMIZER, COMPACT, CLIP_ACTIONS, MAX_EPISODE_STEPS, STRATEGY, MAX_STACK, CHECKPOINT_EVERY, BACKEND, EVALUATE),
     )
-    values = {flag.name: flag.value for flag in shared} | {"lambda_": LAMBDA.value} | more
+    values: dict[str, Any] = {flag.name: flag.value for flag in shared} | {"lambda_": LAMBDA.value} | more
     settings = {flag.name: flag.value for flag in (NORMALIZE, INIT, LEARNING_RATE) if flag.value is not None}
     if CONFIG.value is None:
         return SweepConfig(**values, settings=settings)

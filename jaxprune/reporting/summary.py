@@ -240,7 +240,7 @@ def _failure(evaluations: list[Record], steps: tuple[int, ...], returns: tuple[f
             return str(record.get("error") or record.get("reason") or f"status is {status}")
     for step, value in zip(steps, returns, strict=True):
         if not math.isfinite(value):
-            return f"the return is {value} at step {step:,}"
+            return f"there is no return at step {step:,}" if math.isnan(value) else f"the return is {value} at step {step:,}"
     return None
 
 

@@ -135,7 +135,7 @@ def test_failed_runs_are_named_with_their_reason(tmp_path, records):
     records[-1].update(status="failed", error="<out of memory>")
     page = written(tmp_path, records)
     assert "2 runs failed and count in no number" in page.text
-    assert "the return is nan at step 1,000" in page.text
+    assert "there is no return at step 1,000" in page.text
     assert "<out of memory>" in page.text
     assert records[0]["run_id"] in page.text
 

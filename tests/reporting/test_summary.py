@@ -41,10 +41,10 @@ def test_failed_and_nan_seeds_are_named_and_in_no_number():
     (cell,) = cells_of(runs_of(rows))
     assert cell.returns is not None
     assert cell.returns.values == (2.0,)
-    assert [(run.run_id, run.failure) for run in cell.failed] == [("b", "the return is nan at step 200"), ("c", "out of memory")]
+    assert [(run.run_id, run.failure) for run in cell.failed] == [("b", "there is no return at step 200"), ("c", "out of memory")]
     table = text_table(rows)
     assert "1 of 3 (seeds 1, 2 failed)" in table
-    assert "b (seed 1): the return is nan at step 200" in table
+    assert "b (seed 1): there is no return at step 200" in table
 
 
 def test_a_cell_where_all_failed_has_no_number():
