@@ -54,7 +54,7 @@ def return_against_bytes(rows: Iterable[Row], *, title: str | None = None) -> An
     """Mean return over bytes of the policy, a point for each row, and a line along those that no smaller one reaches.
 
     Args:
-      rows: with `format`, `bytes`, `return` and `sparsity`.
+      rows: with `format`, `bytes`, `return` and `sparsity`, and `low` and `high` where there is a range to show.
       title: above the plot.
 
     Raises:
@@ -69,13 +69,15 @@ def return_against_bytes(rows: Iterable[Row], *, title: str | None = None) -> An
     with drawing():
         figure = Figure(figsize=(WIDTH, 4.2), layout="constrained")
         axes = figure.subplots()
-        for name, look in zip(formats, _looks(len(formats)), strict=True):
+        for order, (name, look) in enumerate(zip(formats, _looks(len(formats)), strict=True)):
             own = [row for row in rows if row["format"] == name]
             x, y = [row["bytes"] for row in own], [row["return"] for row in own]
             axes.plot(x, y, color=look.color, label=name, linestyle="none", **_marks(look))
             for row in own:
+                if "low" in row:
+                    axes.vlines(row["bytes"], row["low"], row["high"], color=look.color, linewidth=1.0)
                 at = (row["bytes"], row["return"])
-                axes.annotate(naming.percent(row["sparsity"]), at, xytext=(4, 4), textcoords="offset points", fontsize=6.5)
+                axes.annotate(naming.percent(row["sparsity"]), at, xytext=(4, (4, -9)[order % 2]), textcoords="offset points", fontsize=6.5)
         front = pareto_front([(row["bytes"], row["return"]) for row in rows])
         axes.plot(*zip(*front, strict=True), color=INK, linewidth=0.9, drawstyle="steps-post", zorder=1, label="Pareto front")
         axes.set_xscale("log")

@@ -110,19 +110,25 @@ def draw(folder: pathlib.Path, tables: Mapping[str, Rows]) -> None:
         if single:
             label = "Microseconds for one observation (median)"
             against_sparsity(single, label=label, title=title).savefig(folder / f"latency_{algo}.png", dpi=130)
-        returns = {(row["run"], row["policy"]): row["return_mean"] for row in tables["returns"]}
-        points = [
-            {
-                "format": row["format"],
-                "bytes": row["bytes"],
-                "return": returns[row["run"], EVALUATED[row["format"]]],
-                "sparsity": row["sparsity"],
-            }
-            for row in tables["policies"]
-            if row["algo"] == algo and row["format"] in EVALUATED and (row["run"], EVALUATED[row["format"]]) in returns
-        ]
-        if points:
+        if points := _over_seeds(tables, algo):
             return_against_bytes(points, title=title).savefig(folder / f"return_{algo}.png", dpi=130)
+
+
+def _over_seeds(tables: Mapping[str, Rows], algo: str) -> Rows:
+    """Bytes and return of an algorithm's kinds of runs: means over seeds, and the range of the returns."""
+    returns = {(row["run"], row["policy"]): row["return_mean"] for row in tables["returns"]}
+    grouped: dict[tuple, list[tuple[float, float]]] = {}
+    for row in tables["policies"]:
+        found = returns.get((row["run"], EVALUATED.get(row["format"])))
+        if row["algo"] == algo and found is not None:
+            units = ", units" if row["structure"] != "weights" else ""
+            grouped.setdefault((row["format"] + units, row["sparsity"]), []).append((row["bytes"], found))
+    points = []
+    for (name, sparsity), pairs in grouped.items():
+        sizes, values = zip(*pairs, strict=True)
+        mean = {"bytes": sum(sizes) / len(sizes), "return": sum(values) / len(values)}
+        points.append({"format": name, "sparsity": sparsity, **mean, "low": min(values), "high": max(values)})
+    return points
 
 
 def _figure_rows(rows: Rows, algo: str, name: str, value: str, formats: Sequence[str]) -> Rows:

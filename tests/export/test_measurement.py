@@ -139,6 +139,21 @@ def test_tables_and_figures(tmp_path):
     assert not (tmp_path / "networks.csv").exists()
 
 
+def test_returns_are_averaged_over_seeds_before_any_is_called_best(tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr("jaxprune.export.measurement_tables.return_against_bytes", lambda rows, title: drawn.extend(rows) or Drawn())
+
+    class Drawn:
+        def savefig(self, path, dpi):
+            pass
+
+    names = {"algo": "bc", "structure": "weights", "sparsity": 0.99, "format": "C constants, int8"}
+    sizes = [{**names, "run": f"bc-{seed}", "bytes": size} for seed, size in enumerate((1000, 1200))]
+    returns = [{"run": f"bc-{seed}", "policy": "C int8", "return_mean": value} for seed, value in enumerate((800.0, 1300.0))]
+    draw(tmp_path, {name: [] for name in COLUMNS} | {"policies": sizes, "returns": returns})
+    assert drawn == [{"format": "C constants, int8", "sparsity": 0.99, "bytes": 1100, "return": 1050, "low": 800, "high": 1300}]
+
+
 def test_lines_and_points_are_the_rows():
     rows = [
         {"format": "a", "sparsity": 0.9, "value": 10.0},
