@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from tqdm.auto import tqdm
@@ -11,7 +12,7 @@ from tqdm.auto import tqdm
 from jaxprune.environments import BatchedEnvironment, make_batched
 from jaxprune.errors import DataError
 
-# (observations [E, S], rng) -> actions [E, A]
+# (observations [E, S], rng) -> actions [E, A], or [E] integers
 Act = Callable[[np.ndarray, np.random.Generator], np.ndarray]
 
 _ENVIRONMENTS = 64
@@ -22,7 +23,7 @@ _AHEAD = 4
 
 @dataclasses.dataclass(frozen=True)
 class Episode:
-    """observations [T + 1, S]; actions [T, A]; rewards, terminations, truncations [T]."""
+    """observations [T + 1, S]; actions [T, A], or [T] int32; rewards, terminations, truncations [T]."""
 
     observations: np.ndarray
     actions: np.ndarray
@@ -40,9 +41,41 @@ class Episode:
         return Episode(self.observations[: steps + 1], self.actions[:steps], self.rewards[:steps], self.terminations[:steps], truncations)
 
 
-def uniform(low: np.ndarray, high: np.ndarray) -> Act:
-    """Actions uniform between the bounds."""
-    return lambda observations, rng: rng.uniform(low, high, (len(observations), len(low)))
+class _BoxActions:
+    """Vectors between bounds."""
+
+    def __init__(self, space: Any):
+        self.low, self.high = (bound.reshape(-1).astype(np.float32) for bound in (space.low, space.high))
+
+    def uniform(self, observations: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        return rng.uniform(self.low, self.high, (len(observations), len(self.low)))
+
+    def taken(self, actions: np.ndarray, environments: int) -> np.ndarray:
+        """The actions as the environments take them, [E, A] within the bounds; DataError for what is none."""
+        _check_shape(actions, (environments, len(self.low)))
+        if not np.isfinite(actions).all():
+            raise DataError(f"policy: expected finite actions, got NaN or infinity in row {int(np.argwhere(~np.isfinite(actions))[0, 0])}")
+        return np.clip(actions, self.low, self.high).astype(np.float32)
+
+
+class _DiscreteActions:
+    """Integers from `start` on."""
+
+    def __init__(self, space: Any):
+        self.start, self.stop = int(space.start), int(space.start + space.n)
+
+    def uniform(self, observations: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        return rng.integers(self.start, self.stop, len(observations))
+
+    def taken(self, actions: np.ndarray, environments: int) -> np.ndarray:
+        """The actions as the environments take them, [E] int32; DataError for what is none."""
+        _check_shape(actions, (environments,))
+        wrong = np.flatnonzero(~((actions >= self.start) & (actions < self.stop) & (actions == np.floor(actions))))
+        if len(wrong):
+            raise DataError(
+                f"policy: expected integer actions from {self.start} to {self.stop - 1}, got {actions[wrong[0]]} in row {wrong[0]}"
+            )
+        return actions.astype(np.int32)
 
 
 def collect(env_id: str, act: Act | None, *, steps: int, seed: int, environments: int | None = None) -> list[Episode]:
@@ -53,25 +86,26 @@ def collect(env_id: str, act: Act | None, *, steps: int, seed: int, environments
     last one needed is thrown away. The same seed gives the same arrays on the same machine.
 
     Args:
-      env_id: Gymnasium id of an environment with continuous actions.
-      act: (observations [E, S], rng) -> actions [E, A], clipped to the bounds here; None acts uniformly.
+      env_id: Gymnasium id.
+      act: (observations [E, S], rng) -> actions [E, A], clipped to the bounds here, or [E] integers where the environment's are discrete;
+        None acts uniformly.
       steps: how many transitions.
       seed: of the environments and of the generator handed to `act`.
       environments: how many side by side; by default one for every 1,000 steps, at most 64.
 
     Raises:
-      DataError: no continuous actions, or actions of a wrong shape or not finite.
+      DataError: an environment whose actions are neither vectors nor single integers, or a policy whose actions it does not take.
     """
     if steps < 1:
         raise DataError(f"size: expected at least 1 transition, got {steps}")
-    low, high = _bounds(env_id)
+    kind = _action_kind(env_id)
     count = environments or min(max(steps // _EPISODE, 1), _ENVIRONMENTS)
     sequence = np.random.SeedSequence(seed)
     rng = np.random.default_rng(sequence.spawn(1)[0])
     environment = make_batched(env_id, [int(value) % 2**31 for value in sequence.generate_state(count)])
     try:
         with tqdm(total=steps, desc=f"collecting {env_id}", unit="step", unit_scale=True, leave=False, disable=None) as progress:
-            return _roll_out(environment, act or uniform(low, high), low, high, steps, rng, progress)
+            return _roll_out(environment, act or kind.uniform, kind, steps, rng, progress)
     finally:
         environment.close()
 
@@ -108,7 +142,14 @@ class _Lane:
         return len(self.rewards) if index == len(self.finished) and not self.ended else 0
 
 
-def _roll_out(environment: BatchedEnvironment, act: Act, low, high, steps: int, rng: np.random.Generator, progress: tqdm) -> list[Episode]:
+def _roll_out(
+    environment: BatchedEnvironment,
+    act: Act,
+    kind: _BoxActions | _DiscreteActions,
+    steps: int,
+    rng: np.random.Generator,
+    progress: tqdm,
+) -> list[Episode]:
     observations = environment.reset().copy()
     lanes = [_Lane(observation.copy()) for observation in observations]
     chosen: list[Episode] = []
@@ -127,9 +168,7 @@ def _roll_out(environment: BatchedEnvironment, act: Act, low, high, steps: int, 
         if not missing:
             return chosen
         active = _active(lanes, len(chosen), missing)
-        actions = np.asarray(act(observations[active], rng))
-        _check_actions(actions, (len(active), len(low)))
-        actions = np.clip(actions, low, high).astype(np.float32)
+        actions = kind.taken(np.asarray(act(observations[active], rng)), len(active))
         stepped = environment.step(actions, active)
         observations[active] = stepped[0]
         for i, action, observation, reward, terminated, truncated in zip(active, actions, *stepped, strict=True):
@@ -149,19 +188,19 @@ def _active(lanes: Sequence[_Lane], first: int, missing: int) -> np.ndarray:
     return np.asarray(sorted(active), np.int32)
 
 
-def _check_actions(actions: np.ndarray, shape: tuple[int, int]) -> None:
+def _check_shape(actions: np.ndarray, shape: tuple[int, ...]) -> None:
     if actions.shape != shape:
         raise DataError(f"policy: expected actions of shape {list(shape)}, one row an environment, got {list(actions.shape)}")
-    if not np.isfinite(actions).all():
-        raise DataError(f"policy: expected finite actions, got NaN or infinity in row {int(np.argwhere(~np.isfinite(actions))[0, 0])}")
 
 
-def _bounds(env_id: str) -> tuple[np.ndarray, np.ndarray]:
+def _action_kind(env_id: str) -> _BoxActions | _DiscreteActions:
     import gymnasium
 
     environment = gymnasium.make(env_id)
     space = environment.action_space
     environment.close()
-    if not isinstance(space, gymnasium.spaces.Box):
-        raise DataError(f"{env_id}: expected a Box action space, got {space}; only continuous actions can be collected here")
-    return space.low.reshape(-1).astype(np.float32), space.high.reshape(-1).astype(np.float32)
+    if isinstance(space, gymnasium.spaces.Box):
+        return _BoxActions(space)
+    if isinstance(space, gymnasium.spaces.Discrete):
+        return _DiscreteActions(space)
+    raise DataError(f"{env_id}: expected a Box or Discrete action space, got {space}; agents act with one vector or one integer")

@@ -31,7 +31,8 @@ def load(
 
     Args:
       name_or_path: the path of an HDF5 file in D4RL's layout; a Minari id; or ``jaxprune/<task>/<level>-v0``, a built-in set, made on
-        this machine the first time (tasks hopper, walker2d, halfcheetah; levels random, medium, medium-replay, medium-expert, expert).
+        this machine the first time (tasks hopper, walker2d, halfcheetah, cartpole; levels random, medium, medium-replay, medium-expert,
+        expert).
       env_id: Gymnasium id to evaluate in; by default what the source says, if anything.
       low: lower bounds of the actions; by default the source's or the environment's, and −1 for an HDF5 file of no known environment.
       high: upper bounds, likewise; 1 for an HDF5 file of no known environment.

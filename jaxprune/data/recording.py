@@ -23,7 +23,7 @@ def record(
 
     Args:
       dataset_id: Minari id, such as ``mine/hopper/first-v0``; not under ``jaxprune/``, which is for the built-in sets.
-      act: (observations [E, S], rng) -> actions [E, A]; None acts uniformly.
+      act: (observations [E, S], rng) -> actions [E, A], or [E] integers where the environment's are discrete; None acts uniformly.
       env_id: Gymnasium id.
       size: transitions.
       seed: of environments and noise.

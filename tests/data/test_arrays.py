@@ -108,7 +108,11 @@ def test_rounding_noise_counts_as_constant():
 
 
 def test_constant_rewards_are_warned_of():
-    assert any(warning.startswith("rewards: constant") for warning in build(rewards=np.ones(9)).report.warnings)
+    """Unless they are earned for as long as an episode lasts."""
+    never = {"terminals": np.zeros(9), "timeouts": np.arange(9) == 8}
+    for changed, warned in (({"rewards": np.ones(9), **never}, True), ({"rewards": np.zeros(9)}, True), ({"rewards": np.ones(9)}, False)):
+        warnings = build(**changed).report.warnings
+        assert any(warning.startswith("rewards: constant") for warning in warnings) == warned
 
 
 def test_implausible_magnitudes_are_warned_of():

@@ -1,5 +1,6 @@
 """Built-in sets: made once, whole or not at all, and Minari's to read."""
 
+import dataclasses
 import itertools
 import json
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 from jaxprune.data import DataError, behaviours, builtin, load
 from jaxprune.data.behaviours import LEVELS, TASKS, load_behaviour, tasks
 from jaxprune.data.builtin import Builtin, parse
+from jaxprune.data.transitions import Spec
 
 HOPPER = "jaxprune/hopper/random-v0"
 
@@ -181,6 +183,33 @@ def test_snapshots_that_are_none(tmp_path):
     np.savez(tmp_path / "other.npz", metadata="{}", kernel_0=np.zeros((2, 2)))
     with pytest.raises(DataError, match="expected a snapshot with"):
         behaviours.load_policy(tmp_path / "other.npz")
+
+
+def test_discrete_policies_draw_by_the_softmax():
+    """Hidden layers that output 0 leave the last biases: log ½, log ⅓, log ⅙."""
+    likely = np.asarray([1 / 2, 1 / 3, 1 / 6])
+    kernels = (np.zeros((4, 5), np.float32), np.zeros((5, 3), np.float32))
+    biases = (np.zeros(5, np.float32), np.log(likely).astype(np.float32))
+    policy = behaviours.Policy(kernels, biases, np.zeros(4, np.float32), np.ones(4, np.float32), None, {})
+    actions = policy(np.zeros((20_000, 4), np.float32), np.random.default_rng(0))
+    assert (actions.shape, actions.dtype) == ((20_000,), np.int32)
+    # Five standard errors.
+    assert (np.abs(np.bincount(actions) / 20_000 - likely) < 5 * np.sqrt(likely * (1 - likely) / 20_000)).all()
+    assert policy.digest() != dataclasses.replace(policy, log_std=np.zeros(3, np.float32)).digest()
+
+
+def test_cartpole():
+    dataset = load("jaxprune/cartpole/medium-v0", size=3_000)
+    rows = dataset.transitions
+    assert (dataset.env_id, dataset.spec) == ("CartPole-v1", Spec(4, 2, (), (), discrete=True))
+    assert (rows.actions.shape, rows.actions.dtype) == ((3_000,), np.int32)
+    assert set(np.unique(rows.actions)) == {0, 1}
+    # The pole falls at the end of an episode, and the step before is played by the physics of the environment.
+    assert (np.abs(rows.next_observations[rows.discounts == 0, 2]) > 0.2).mean() > 0.5
+    assert 60 < dataset.report.return_statistics["mean"] < 250
+    # Every step earns 1, but the episodes' lengths differ.
+    assert dataset.report.constant_columns == {"rewards": (0,)}
+    assert dataset.report.warnings == ()
 
 
 @pytest.mark.parametrize("task", TASKS)

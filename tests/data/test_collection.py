@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
 from jaxprune.data import DataError, collection
 from jaxprune.data.collection import collect
@@ -41,7 +42,7 @@ def countdown(monkeypatch):
     made = []
 
     def install(plan):
-        monkeypatch.setattr(collection, "_bounds", lambda env_id: (-np.ones(2, np.float32), np.ones(2, np.float32)))
+        monkeypatch.setattr(collection, "_action_kind", lambda env_id: collection._BoxActions(Box(-1, 1, (2,))))
         monkeypatch.setattr(collection, "make_batched", lambda env_id, seeds: made.append(Countdown(plan)) or made[-1])
         return made
 
@@ -110,6 +111,30 @@ def test_real_environments_replay():
         assert earned == pytest.approx(reward, abs=1e-2)
 
 
-def test_discrete_environments_are_refused():
-    with pytest.raises(DataError, match="CartPole-v1: expected a Box action space"):
-        collect("CartPole-v1", None, steps=3, seed=0)
+def test_discrete_actions_are_checked(countdown, monkeypatch):
+    countdown([[5], [5]])
+    monkeypatch.setattr(collection, "_action_kind", lambda env_id: collection._DiscreteActions(Discrete(3, start=2)))
+    taken = np.concatenate([e.actions for e in collect("Countdown-v0", None, steps=400, seed=0, environments=2)])
+    assert taken.dtype == np.int32
+    # Uniform on 2, 3, 4: five standard errors of 400 draws.
+    assert np.abs(np.bincount(taken, minlength=5) / 400 - [0, 0, 1 / 3, 1 / 3, 1 / 3]).max() < 5 * np.sqrt(2 / 9 / 400)
+    for actions, message in (
+        (np.asarray([2.0, 3.5]), "policy: expected integer actions from 2 to 4, got 3.5 in row 1"),
+        (np.asarray([5, 2]), "policy: expected integer actions from 2 to 4, got 5 in row 0"),
+        (np.asarray([np.nan, 2]), "policy: expected integer actions from 2 to 4, got nan in row 0"),
+        (np.asarray([[2], [3]]), r"policy: expected actions of shape \[2\], one row an environment, got \[2, 1\]"),
+    ):
+        with pytest.raises(DataError, match=message):
+            collect("Countdown-v0", lambda observations, rng, actions=actions: actions, steps=3, seed=0, environments=2)
+
+
+def test_other_actions_are_refused(monkeypatch):
+    class Environment:
+        action_space = MultiDiscrete([2, 2])
+
+        def close(self):
+            pass
+
+    monkeypatch.setattr("gymnasium.make", lambda env_id: Environment())
+    with pytest.raises(DataError, match="Levers-v0: expected a Box or Discrete action space, got MultiDiscrete"):
+        collect("Levers-v0", None, steps=3, seed=0)

@@ -10,7 +10,12 @@ import numpy as np
 from jaxprune.data.behaviours.policy import Policy, policy_from_arrays
 from jaxprune.errors import DataError
 
-TASKS: dict[str, str] = {"hopper": "Hopper-v5", "walker2d": "Walker2d-v5", "halfcheetah": "HalfCheetah-v5"}
+TASKS: dict[str, str] = {
+    "hopper": "Hopper-v5",
+    "walker2d": "Walker2d-v5",
+    "halfcheetah": "HalfCheetah-v5",
+    "cartpole": "CartPole-v1",
+}
 LEVELS = ("random", "medium", "medium-replay", "medium-expert", "expert")
 
 _FOLDER = pathlib.Path(__file__).parent
