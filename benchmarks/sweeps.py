@@ -5,9 +5,9 @@
 
 The sweep is BC and BCQ at 0, 90, 95 and 99 % by SNIP, three seeds. Its time at --steps updates is extrapolated from what is measured:
 seconds of starting (scoring, pruning, compaction), of compiling (the first piece of each stack less what its updates take), and of an
-update of each stack. PyTorch runs dense, as its masked training costs at least as much: seconds of starting a process and of an update, times
-24, with all cores for one process after the other, or one core each for as many processes as there are cores, whichever is faster.
-Evaluation is left out of both.
+update of each stack. PyTorch runs dense, as its masked training costs at least as much: seconds of starting a process and of an update,
+times 24, with all cores for one process after the other, or one core each for as many processes as there are cores, whichever is
+faster. Evaluation is left out of both.
 """
 
 from __future__ import annotations
