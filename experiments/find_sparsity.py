@@ -93,7 +93,7 @@ def main():
     pooled = SEEDS.value < 5
     described = {"sparsity": answer, "tolerance": TOLERANCE.value, "bounds_over": "evaluations" if pooled else "seeds", "rungs": history}
     if answer is None:
-        told = f"None of these sparsities is within {TOLERANCE.value:.0%} of the dense return with 95 % confidence; try smaller, or more seeds."
+        told = f"None of these sparsities is within {TOLERANCE.value:.0%} of dense with 95 % confidence; try smaller ones, or more seeds."
     else:
         run = jp.best(folder, sparsity=answer)
         told = f"{answer:.1%} of the weights can go within {TOLERANCE.value:.0%} of the dense return, with 95 % confidence: {run}"

@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import json
 import pathlib
 import re
 
@@ -24,7 +25,8 @@ def prepare_output():
         observations, np.tanh(observations[:, :2]), np.zeros(200, np.float32), ends, np.zeros(200, bool), low=-1, high=1
     )
     config = jp.SweepConfig("log", sparsities=(0.95,), seeds=(0,), steps=2, eval_every=2, prune_rows=32, evaluate=False)
-    jp.sweep(config, "out", dataset=dataset)
+    rows = jp.sweep(config, "out", dataset=dataset)
+    pathlib.Path("out/records.jsonl").write_text("".join(json.dumps({**row, "return_mean": 1.0}) + "\n" for row in rows))
     return {"jaxprune": jp, "jax": jax, "observations": observations}
 
 
@@ -32,7 +34,7 @@ def prepare_output():
 def test_block(index, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     code = BLOCKS[index]
-    names = prepare_output() if '"out/runs/' in code else {}
+    names = prepare_output() if '"out' in code else {}
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(compile(code, f"README block {index}", "exec"), names)
