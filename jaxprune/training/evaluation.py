@@ -23,7 +23,7 @@ def episode_seeds(seed: int | Sequence[int], episodes: int) -> np.ndarray:
 
 
 @functools.partial(jax.jit, static_argnames=("agent",))
-def _act(agent: Agent, policies: Policy, observations, keys, t):
+def act_stack(agent: Agent, policies: Policy, observations, keys, t):
     """[runs, episodes, S] -> [runs, episodes, A]; every run draws from its own key."""
 
     def one(policy, observation, key):
@@ -76,7 +76,7 @@ def evaluate_stack(
             t = 0
             while live.size:
                 shaped = observations.reshape(runs, episodes, -1)
-                actions = np.asarray(_act(agent, policies, shaped, keys, t)).reshape(runs * episodes, *_action_shape(agent))
+                actions = np.asarray(act_stack(agent, policies, shaped, keys, t)).reshape(runs * episodes, *_action_shape(agent))
                 stepped, rewards, terminated, truncated = environment.step(actions[live], live)
                 observations[live] = stepped
                 returns[live] += rewards
