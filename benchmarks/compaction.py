@@ -2,11 +2,11 @@
 
     python benchmarks/compaction.py --algos=bc,bcq --sparsities=0.8,0.9,0.95,0.99 --output=results/compaction
 
-All variants of an algorithm take turns, round after round, so that a drift of the machine meets all alike; times are medians over rounds.
-`matmul_share` is an update's operations a second, as the compiler counts them in its program, over those of a product of two 1,024 × 1,024
-matrices timed in the same run. `state_mib` is what the train state holds (parameters, targets, moments, masks); the other `…_mib` columns are
-stages: the working memory of the compiled programs of scoring and training, arguments and results included, as the compiler reports it, and
-what is held after pruning and compaction, no dense optimizer state ever being made.
+All variants of an algorithm take turns, round after round, so that a drift of the machine meets all alike; times are medians over
+rounds. `matmul_share` is an update's operations a second, as the compiler counts them in its program, over those of a product of two
+1,024 × 1,024 matrices timed in the same run. `state_mib` is what the train state holds (parameters, targets, moments, masks); the other
+`…_mib` columns are stages: the working memory of the programs of scoring and training, arguments and results included, as the compiler
+reports it, and what is held after pruning and compaction, no dense optimizer state ever being made.
 """
 
 import csv
