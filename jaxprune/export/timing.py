@@ -176,12 +176,15 @@ def in_turns(runners: dict[str, Runner], batches: np.ndarray, *, rounds: int, se
       runners: by name.
       batches: [calls, batch, S], at most so many calls in a round.
       rounds: of all runners.
-      seconds: a runner's turn is cut to about so long, though not below 20 calls.
+      seconds: a runner's turn is cut to about so long, though not below one call.
     """
     turns = {}
     for name, run in runners.items():
-        run(batches[:5])
-        turns[name] = int(np.clip(seconds / np.median(run(batches[:20])), 20, len(batches)))
+        run(batches[:1])
+        once = float(run(batches[:1])[0])
+        if once < seconds / 20:
+            once = float(np.median(run(batches[:20])))
+        turns[name] = int(np.clip(seconds / once, 1, len(batches)))
     found: dict[str, list[np.ndarray]] = {name: [] for name in runners}
     for _ in range(rounds):
         for name, run in runners.items():
