@@ -10,6 +10,8 @@ NAMES = {
     "bcq": "BCQ",
     "td3_bc": "TD3+BC",
     "iql": "IQL",
+    "discrete_bc": "Discrete BC",
+    "discrete_bcq": "Discrete BCQ",
     "dense": "Dense",
     "small_dense": "Small dense",
     "lottery_ticket": "Lottery ticket",
