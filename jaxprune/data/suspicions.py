@@ -20,7 +20,8 @@ def outside_bounds(actions: np.ndarray, outside: np.ndarray, spec: Spec, clip: b
     """On actions [N, A] of which `outside` [A] lie beyond the bounds; they are not clipped yet, and will be if `clip`."""
     column = int(outside.argmax())
     seen, bounds = (actions[:, column].min(), actions[:, column].max()), (spec.low[column], spec.high[column])
-    remedy = "they were clipped" if clip else "kept as they are, though an environment would clip them; clip_actions=True (--clip_actions) clips them"
+    kept = "kept as they are, though an environment would clip them; clip_actions=True (--clip_actions) clips them"
+    remedy = "they were clipped" if clip else kept
     return (
         f"actions: {outside.sum():,} of {actions.size:,} values lie outside the bounds, most in column {column} "
         f"({_range(*seen)}, bounds {bounds[0]:.4g} and {bounds[1]:.4g}); {remedy}"

@@ -44,19 +44,29 @@ def write_tree(path: pathlib.Path, tree: Any) -> None:
     """Write a tree of arrays that are all on this machine, whole or not at all: by Orbax, as a folder.
 
     Orbax wants arrays that all processes hold together; of several processes, each with runs of its own, each writes path.npz instead.
-    """
-    import orbax.checkpoint as ocp
 
+    Raises:
+      OSError: the disk is full or gone.
+    """
     path = path.resolve()
     if jax.process_count() == 1:
-        with ocp.StandardCheckpointer() as checkpointer:
-            checkpointer.save(path, tree)
+        _write_by_orbax(path, tree)
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.npz.partial")
     with partial.open("wb") as file:
         np.savez(file, allow_pickle=False, **{jax.tree_util.keystr(key): leaf for key, leaf in jax.tree_util.tree_leaves_with_path(tree)})
     partial.replace(path.with_name(f"{path.name}.npz"))
+
+
+def _write_by_orbax(path: pathlib.Path, tree: Any) -> None:
+    import orbax.checkpoint as ocp
+
+    try:
+        with ocp.StandardCheckpointer() as checkpointer:
+            checkpointer.save(path, tree)
+    except Exception as error:  # Orbax passes on whatever its storage layer raises
+        raise OSError(f"cannot write {path}: {str(error).splitlines()[0]}; make room, then go on with --resume") from error
 
 
 def read_tree(path: pathlib.Path, shapes: Any) -> Any:

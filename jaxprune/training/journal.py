@@ -95,8 +95,7 @@ class Journal:
         path = (self.checkpoints / name).resolve()
         shutil.rmtree(path, ignore_errors=True)
         records = self.folder.sync_records()
-        with _told(path):
-            write_tree(path, _padding_off(stack))
+        write_tree(path, _padding_off(stack))
         described = {
             "agent": agent_to_json(agent),
             "origins": [origin.to_json() for origin in stack.origins],
@@ -168,17 +167,3 @@ def _stacked(agent: Agent, runs: int) -> AgentState:
 def _padding_off(stack: Stack) -> AgentState:
     runs = len(stack.origins)
     return jax.tree.map(lambda leaf: np.asarray(leaf[:runs]), stack.state)
-
-
-class _told:
-    """Whatever a full or vanished disk makes the checkpoint writer raise becomes an OSError that names the path."""
-
-    def __init__(self, path: pathlib.Path):
-        self.path = path
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, kind, error, trace):
-        if error is not None and isinstance(error, Exception):
-            raise OSError(f"cannot write {self.path}: {str(error).splitlines()[0]}; make room, then go on with --resume") from error

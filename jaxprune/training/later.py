@@ -33,6 +33,7 @@ class _Branch:
     state: AgentState
     runs: dict[Run, Waiting]
     totals: dict[str, Any] = dataclasses.field(default_factory=dict)
+    trained: float = 0.0
 
 
 class DenseTrunk:
@@ -59,7 +60,7 @@ class DenseTrunk:
         self.branches = [_Branch(agent, state, {run: self._waiting(agent, state, run) for run in runs})]
         self.start_s = dict.fromkeys(runs, 0.0)
         self.earlier: dict[Run, Rows] = {run: [] for run in runs}
-        self.trained = self.evaluated = 0.0
+        self.evaluated = 0.0
         self.failures: dict[Run, ValueError] = {}
 
     def _waiting(self, agent: Agent, state: AgentState, run: Run) -> Waiting:
@@ -118,7 +119,7 @@ class DenseTrunk:
             report=lambda updates: self.report(updates * len(branch.runs)),
         )
         add_metrics(branch.totals, metrics, now - done)
-        self.trained += time.perf_counter() - began
+        branch.trained += time.perf_counter() - began
 
     def _look(self, branch: _Branch, run: Run, done: int) -> Iterator[Start]:
         """Prune a run whose time has come, and take it off the branch."""
@@ -137,7 +138,7 @@ class DenseTrunk:
         state = jax.tree.map(jnp.copy, state)
         del branch.runs[run]
         if waiting.pending:
-            self.branches.append(_Branch(agent, state, {run: waiting}, dict(branch.totals)))
+            self.branches.append(_Branch(agent, state, {run: waiting}, dict(branch.totals), branch.trained))
             return
         info = describe_masks({name: state.masks[name] for name in waiting.pruned_at})
         if len(waiting.kept) == 1:
@@ -149,7 +150,7 @@ class DenseTrunk:
             self.rule.end(done, config.steps),
             curvature_of(branch.agent, split(run.criterion)[0], config),
             start_s=self.start_s[run],
-            dense_s=self.trained,
+            dense_s=branch.trained,
             pruned_at=waiting.pruned_at,
             checks=waiting.checks,
             earlier=self.earlier[run],
@@ -166,5 +167,5 @@ class DenseTrunk:
         branch.totals = {}
         info = describe_masks({name: branch.state.masks[name] for name in chosen_networks(branch.agent, self.session.config.networks)})
         for run in runs:
-            origin = Origin(run, info, done, start_s=self.start_s[run], dense_s=self.trained)
+            origin = Origin(run, info, done, start_s=self.start_s[run], dense_s=branch.trained)
             self.earlier[run] += self.session.rows(branch.agent, one, [origin], done, returns, metrics, wall_s=0.0, eval_s=self.evaluated)

@@ -157,6 +157,34 @@ def test_what_differs_is_named(dataset, tmp_path):
         jp.sweep(config(), tmp_path / "out", dataset=dataset)
 
 
+def test_a_full_disk_loses_nothing(dataset, whole, tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(disk)], capture_output=True, check=False).returncode:
+        pytest.skip("mounting a small disk takes rights that this process has not")
+    try:
+        told = []
+        for free in (20_000, 120_000, 400_000):
+            (disk / "filler").write_bytes(bytes(int(os.statvfs(disk).f_bavail * os.statvfs(disk).f_bsize) - free))
+            try:
+                jp.sweep(config(), disk / "out", dataset=dataset, resume=True)
+            except (OSError, ValueError) as error:
+                told.append(str(error))
+            (disk / "filler").unlink()
+        assert told
+        assert all("No space left" in line or "cannot write" in line for line in told)
+        jp.sweep(config(), disk / "out", dataset=dataset, resume=True)
+        same_sweep(disk / "out", whole / "init")
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_folder_that_cannot_be_written(dataset, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match="cannot write to .* name a folder that can be written"):
+        jp.sweep(config(), tmp_path / "file" / "out", dataset=dataset)
+
+
 SCRIPT = """
 import sys, numpy as np, jaxprune as jp
 rng = np.random.default_rng(0)
