@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxprune.agents.compact import expand
+from jaxprune.agents.compact import compact, expand
 from jaxprune.export.c99 import c_source, to_c
 from jaxprune.export.compiling import compile_c
 from jaxprune.export.onnx import to_onnx
@@ -31,7 +31,7 @@ class MeasuredRun:
     """One run: its agent, its policies, and what names it in a table.
 
     Attributes:
-      agent, state: as saved, compacted or not.
+      agent, state: compacted.
       full, whole: the agent and state at full size.
       policy: as exported.
       dense: as exported without compaction: every unit, zeros where weights were removed.
@@ -41,10 +41,11 @@ class MeasuredRun:
     """
 
     def __init__(self, folder: pathlib.Path):
-        self.agent, self.state = load_run(folder)
+        self.full, self.whole = expand(*load_run(folder))
+        # A sweep may have saved the run at wider arrays, those of the stack it was trained in.
+        self.agent, self.state = compact(self.full, self.whole)
         described = json.loads((folder / "agent.json").read_text())
         self.env_id, self.steps = described.get("env_id"), described.get("step")
-        self.full, self.whole = expand(self.agent, self.state)
         self.policy = read_policy(self.agent, self.state)
         self.dense = read_policy(self.full, self.whole, compact=False)
         self.kept: dict[str, int] = {}
