@@ -13,7 +13,7 @@ $(VENV)/.demo: pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/.test: $(VENV)/.demo
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[arrow,curvature,dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[arrow,curvature,dev,export,tensorboard]'
 	touch $@
 
 demo: $(VENV)/.demo

@@ -2,9 +2,9 @@
 
     python benchmarks/accelerator.py --output=results/accelerator
 
-For BC and BCQ, dense and with 95 % removed by SNIP (compacted), stacks of 1 to 256 runs are trained by vmap and one after the other; what
-has no time left is left out, and said so. Writes OUTPUT/README.md, table.csv and accelerator.png. On a CPU it does the same, with fewer
-sizes in the time.
+For BC and BCQ, dense and with 95 % removed by SNIP (compacted), stacks of 1 to 256 runs are trained by vmap and one after the other.
+What has no time left is left out, and said so. Writes OUTPUT/README.md, table.csv and accelerator.png. On a CPU it does the same, with
+fewer sizes in the time.
 """
 
 import csv
