@@ -115,3 +115,24 @@ def test_a_run_that_cannot_be_pruned_later_leaves_the_others_be(dataset, tmp_pat
 def test_refusals(changes, message):
     with pytest.raises(ValueError, match=message):
         jp.SweepConfig(**{"dataset": "x", **SMALL, **changes})
+
+
+def test_programs_are_few(dataset, tmp_path):
+    """One program a stack, and one for the dense training that all runs of all seeds leave, however many pieces and evaluations there are."""
+    from jaxprune.training.loop import train_blocks
+
+    before = train_blocks._cache_size()
+    settings = {"hidden": (24, 24)}
+    config = jp.SweepConfig(
+        "a",
+        criteria=("snip", "random", "magnitude"),
+        sparsities=(0, 0.5, 0.6, 0.98),
+        seeds=(0, 1, 2),
+        when="step:15",
+        **{**SMALL, "settings": settings},
+    )
+    records = jp.sweep(config, tmp_path / "out", dataset=dataset)
+    stacks = {(record["executed"], record["stack"], record["pruned_at"]) for record in records if record["step"] == 30}
+    assert len({record["run_id"] for record in records}) == 30
+    assert train_blocks._cache_size() - before <= len(stacks) + 1
+    assert len(stacks) <= 6
