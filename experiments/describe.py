@@ -6,11 +6,10 @@
 prints a summary and writes it with a figure as OUTPUT/NAME.txt and OUTPUT/NAME.png.
 """
 
-import logging
 import pathlib
 import re
 
-from absl import app, flags
+from absl import app, flags, logging
 
 from jaxprune.data import load
 from jaxprune.data.description import describe
@@ -29,7 +28,7 @@ _OUTPUT = flags.DEFINE_string("output", ".", "Folder for the figure and the text
 def main(argv):
     if len(argv) != 2:
         raise app.UsageError("Give one data set: the path of an HDF5 file, a Minari id, or jaxprune/<task>/<level>-v0.")
-    logging.getLogger("jaxprune").setLevel(logging.ERROR)  # what it warns of is in the summary
+    logging.set_verbosity(logging.ERROR)  # what it warns of is in the summary
     try:
         dataset = load(
             argv[1],
