@@ -118,7 +118,7 @@ def test_refusals(changes, message):
 
 
 def test_programs_are_few(dataset, tmp_path):
-    """One program a stack, and one for the dense training that all runs of all seeds leave, however many pieces and evaluations there are."""
+    """One program a stack, and one for the dense training that all seeds share, however many pieces and evaluations there are."""
     from jaxprune.training.loop import train_blocks
 
     before = train_blocks._cache_size()

@@ -1,10 +1,16 @@
 """The scripts as one types them."""
 
+import json
+import os
 import pathlib
 import subprocess
 import sys
 
+import jax
+import numpy as np
 import pytest
+
+import jaxprune as jp
 
 ROOT = pathlib.Path(__file__).parents[2]
 DATA = ROOT.parent / "shared" / "data"
@@ -51,3 +57,47 @@ def test_a_recording_nobody_here_made(file, env_id, algo, tmp_path):
     assert (tmp_path / "out" / "report.html").exists()
     assert "kept" in done.stderr
     assert "SNIP" in done.stdout
+
+
+def small(tmp_path):
+    """A data set of a few rows, kept out of the user's folder."""
+    os.environ["MINARI_DATASETS_PATH"] = str(tmp_path / "data")
+    return ["--dataset=jaxprune/hopper/random-n300-s0-v0", "--steps=8", "--eval_every=2", "--episodes=1", "--prune_rows=32"]
+
+
+@pytest.fixture(autouse=True)
+def _restored(monkeypatch):
+    monkeypatch.setenv("MINARI_DATASETS_PATH", os.environ.get("MINARI_DATASETS_PATH", ""))
+    if not os.environ["MINARI_DATASETS_PATH"]:
+        monkeypatch.delenv("MINARI_DATASETS_PATH")
+
+
+def test_a_config_from_a_file_with_flags_over_it(tmp_path):
+    first = run("sweep.py", *small(tmp_path), "--criteria=snip", "--sparsities=0,0.5", "--seeds=3", f"--output={tmp_path / 'one'}")
+    assert first.returncode == 0, first.stderr
+    again = [f"--config={tmp_path / 'one' / 'config.json'}", "--learning_rate=0.5", "--sparsities=0.5", f"--output={tmp_path / 'two'}"]
+    assert run("sweep.py", *again).returncode == 0
+    one, two = (json.loads((tmp_path / name / "config.json").read_text()) for name in ("one", "two"))
+    assert (two["sparsities"], two["settings"]) == ([0.5], {**one["settings"], "learning_rate": 0.5})
+    same = set(one) - {"sparsities", "settings", "command"}
+    assert {name: one[name] for name in same} == {name: two[name] for name in same}
+    other = run("sweep.py", *again, "--resume", "--steps=9")
+    assert (other.returncode, "was begun with steps=8, not 9" in other.stderr) == (2, True)
+    (tmp_path / "bad.json").write_text("{")
+    assert "expected JSON" in run("sweep.py", f"--config={tmp_path / 'bad.json'}", f"--output={tmp_path / 'three'}").stderr
+
+
+def test_find_sparsity_ends_in_an_answer_and_a_policy(tmp_path):
+    out = tmp_path / "found"
+    flags = ["--seeds=1", "--sparsities=0.1,0.9", "--rungs=2", "--tolerance=1.5", "--formats=safetensors"]
+    done = run("find_sparsity.py", *small(tmp_path), *flags, f"--output={out}")
+    assert done.returncode == 0, done.stderr
+    answer = json.loads((out / "answer.json").read_text())
+    assert [rung["steps"] for rung in answer["rungs"]] == [4, 8]
+    assert answer["sparsity"] == 0.9, "a tolerance of more than all of a positive return takes anything"
+    assert answer["bounds_over"] == "evaluations"
+    assert "bounds are over evaluations of these very runs" in done.stdout
+    policy = jp.load_policy(out / "policy" / "policy.safetensors")
+    agent, state = jp.load_run(out / answer["run"])
+    observations = np.random.default_rng(0).normal(size=(5, 11)).astype(np.float32)
+    np.testing.assert_allclose(policy(observations), agent.act(agent.policy(state), observations, jax.random.key(0)), atol=1e-5)
