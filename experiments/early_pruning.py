@@ -22,6 +22,7 @@ ALGOS = flags.DEFINE_list("algos", ["bc", "bcq"], "Algorithms.")
 SPARSITY = flags.DEFINE_float("sparsity", 0.95, "Fraction of weights removed.", lower_bound=0, upper_bound=1)
 STEPS = flags.DEFINE_list("steps", ["20000", "5000"], "Updates of a run, for each of the algorithms.")
 SEEDS = flags.DEFINE_integer("seeds", 3, "Seeds.", lower_bound=1)
+EVALUATIONS = flags.DEFINE_integer("evaluations", 5, "Evaluations of a run.", lower_bound=2)
 EPISODES = flags.DEFINE_integer("episodes", 10, "Episodes of an evaluation.", lower_bound=1)
 WORK = flags.DEFINE_string("work", "/tmp/jaxprune-early", "Folder for the sweeps.")
 OUTPUT = flags.DEFINE_string("output", None, "Folder to write.", required=True)
@@ -89,9 +90,8 @@ def main():
     loaded = {name: jp.data.load(name) for name in DATASETS.value}
     for dataset, algo, arm in tqdm(arms, disable=None):
         folder = work / "-".join((algo, *dataset.split("/"), *arm.replace(",", "").split()))
-        every = max(1, steps[algo] // 10)
         shared = {"sparsities": (SPARSITY.value,), "seeds": tuple(range(SEEDS.value)), "episodes": EPISODES.value}
-        timing = {"steps": steps[algo], "eval_every": every, "check_every": every}
+        timing = {"steps": steps[algo], "eval_every": max(1, steps[algo] // EVALUATIONS.value), "check_every": max(1, steps[algo] // 10)}
         config = jp.SweepConfig(**{"dataset": dataset, "algos": (algo,), **shared, **timing, **ARMS[arm]})
         rows.append({"dataset": dataset, "algo": algo, "arm": arm, **run_arm(folder, loaded[dataset], config)})
     figure(rows, output / "curves.png")
