@@ -15,6 +15,11 @@ from tests.agents.states import agree, filled, fresh_state, same
 from tests.conftest import statistics_of
 
 
+def cases(criteria, first):
+    """Every criterion for BC and BCQ, the first one for the other algorithms."""
+    return [(name, criterion) for name in NAMES for criterion in (criteria if name in ("bc", "bcq") else (first,))]
+
+
 @pytest.fixture(params=NAMES)
 def started(request, spec, transitions):
     agent = small_agent(request.param, spec)
@@ -40,7 +45,7 @@ def live(agent, state, name, group):
     return np.asarray(leaf).reshape(max(1, group.members), group.size)
 
 
-@pytest.mark.parametrize("criterion", sorted(UNIT_CRITERIA))
+@pytest.mark.parametrize(("started", "criterion"), cases(sorted(UNIT_CRITERIA), "crop"), indirect=["started"])
 def test_units_are_removed_whole_within_the_budget_and_the_arrays_shrink(started, criterion, transitions):
     agent, state = started
     pruned, info = jp.prune_agent(agent, state, transitions, jax.random.key(1), structure="units", unit_criterion=criterion, sparsity=0.8)
@@ -91,7 +96,7 @@ def test_a_fraction_of_units(started, transitions):
             assert kept == jp.kept_count(0.75, total)
 
 
-@pytest.mark.parametrize("criterion", ["snip", "magnitude", "force"])
+@pytest.mark.parametrize(("started", "criterion"), cases(["snip", "magnitude", "force"], "snip"), indirect=["started"])
 def test_hybrid_keeps_exactly_the_weights_budget_inside_fewer_units(started, criterion, transitions):
     agent, state = started
     key, n = jax.random.key(1), {}
