@@ -48,6 +48,7 @@ def clone(name: str, dataset: jp.data.Dataset, folder: pathlib.Path) -> dict[str
     """Behaviour cloning on one set: the mean of its last three evaluations, over seeds."""
     config = jp.SweepConfig(
         name,
+        algos=("discrete_bc" if dataset.spec.discrete else "bc",),
         criteria=(),
         sparsities=(0.0,),
         seeds=tuple(range(SEEDS.value)),
