@@ -13,6 +13,13 @@ import pytest
 from jaxprune.data.transitions import Spec, Statistics, Transitions
 
 
+@pytest.fixture(autouse=True, scope="module")
+def programs_are_let_go():
+    """Every compiled program holds several memory maps, of which Linux gives a process 65,530: a whole run in one process needs more."""
+    yield
+    jax.clear_caches()
+
+
 @pytest.fixture
 def x64():
     """64-bit arrays. (Not strict promotion: optax's Adam mixes dtypes.)"""

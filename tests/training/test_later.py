@@ -69,9 +69,9 @@ def test_a_run_of_a_sweep_is_the_run_alone(dataset, tmp_path, changes):
         assert [row["pruned_at"] for row in rows] == [at if row["step"] >= at else 0 for row in rows]
         assert [row["kept"] < row["total"] for row in rows] == [row["step"] >= at for row in rows]
         assert {row["when"] for row in rows} == {config.when}
-        assert rows[0]["kept"] == rows[0]["total"]
         dense = rows_of(records, "bc-dense-1")
-        assert rows[0]["policy_loss"] == pytest.approx(dense[0]["policy_loss"], rel=1e-5), "before pruning it is the dense run of its seed"
+        if at > 10:
+            assert rows[0]["policy_loss"] == pytest.approx(dense[0]["policy_loss"], rel=1e-5), "before pruning it is its seed's dense run"
         assert {row["when"] for row in dense} == {"init"}
 
 
