@@ -81,9 +81,8 @@ def main():
     for algo, arm in tqdm([(algo, arm) for algo in ALGOS.value for arm in arms], disable=None):
         timing = {"steps": steps[algo], "eval_every": max(1, steps[algo] // 5), "episodes": EPISODES.value}
         shared = {"dataset": DATASET.value, "algos": (algo,), "seeds": tuple(range(SEEDS.value))}
-        rows.append(
-            {"algo": algo, "arm": arm, **run_arm(work / f"{algo}-{arm.replace(' ', '-')}", dataset, **shared, **timing, **arms[arm])}
-        )
+        config = jp.SweepConfig(**{**shared, **timing, **arms[arm]})
+        rows.append({"algo": algo, "arm": arm, **run_arm(work / f"{algo}-{arm.replace(' ', '-')}", dataset, config)})
     figure(rows, output / "hybrid.png")
     with (output / "table.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, list(COLUMNS), extrasaction="ignore")
