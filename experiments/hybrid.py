@@ -45,6 +45,7 @@ COLUMNS = {
 def figure(rows, path: pathlib.Path) -> None:
     """Return against milliseconds an update, a panel for each algorithm."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     drawn = Figure(figsize=(5.2 * len(ALGOS.value), 3.8), layout="constrained")
     for axes, algo in zip(drawn.subplots(1, len(ALGOS.value), squeeze=False)[0], ALGOS.value, strict=True):
@@ -59,6 +60,9 @@ def figure(rows, path: pathlib.Path) -> None:
             axes.annotate(row["arm"], (row["step_ms"], row["return_mean"]), xytext=(6, 6), textcoords="offset points", fontsize=8)
         axes.set(title=f"{algo.upper()}, {SPARSITY.value:.0%} removed", xlabel="milliseconds an update", ylabel="return", xscale="log")
         axes.margins(x=0.25, y=0.2)
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.xaxis.set_minor_formatter(NullFormatter())
         axes.grid(alpha=0.3)
     drawn.savefig(path, dpi=130)
 
