@@ -15,8 +15,8 @@ from jaxprune.data.transitions import Statistics
 from jaxprune.parameters import prunable_size
 from jaxprune.training.start import Origin, Start
 
-# Groups of runs merge while less than this share of the merged arrays is padding.
-WASTE = 0.25
+# Runs merge while padding is less than this share of every one's arrays: seeds of one sparsity do, a sparse run and a dense one do not.
+WASTE = 0.2
 
 
 @dataclasses.dataclass
@@ -62,9 +62,9 @@ def affordable(agent: Agent) -> int:
 
 
 def _wasted(starts: list[Start]) -> float:
-    """The share of padding in the arrays of a stack of these runs."""
+    """The share of padding in the arrays of that run of a stack which has the most of it."""
     merged = starts[0].agent.with_widths(common_widths([widths_of(start.agent) for start in starts]))
-    return 1 - sum(executed_weights(start.agent) for start in starts) / (len(starts) * executed_weights(merged))
+    return 1 - min(executed_weights(start.agent) for start in starts) / executed_weights(merged)
 
 
 def _moment(start: Start) -> tuple[str, int, int]:
@@ -72,7 +72,7 @@ def _moment(start: Start) -> tuple[str, int, int]:
 
 
 def grouped(starts: Iterable[Start], *, most: int | None = None, merge: bool = True) -> Iterator[list[Start]]:
-    """Consecutive runs of one algorithm, start step and end, merged while padding wastes less than a quarter.
+    """Consecutive runs of one algorithm, start step and end, merged while padding wastes less than a fifth of each.
 
     At most `most` come together, by default as many as are `affordable`.
     With `merge` off, only runs of the same widths come together: no state is compacted.
