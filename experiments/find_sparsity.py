@@ -17,10 +17,11 @@ import sys
 import run_flags
 from absl import flags
 from launch import command_line, launch
-from run_flags import OUTPUT, join_processes, numbers, sweep_config
+from run_flags import OUTPUT, join_processes, numbers, run_sweep, sweep_config
 
 import jaxprune as jp
 from jaxprune.reporting.tolerance import Margin, margin
+from jaxprune.training import hosts
 
 ALGO = flags.DEFINE_string("algo", "bc", "Algorithm.")
 CRITERION = flags.DEFINE_string("criterion", "snip", "Pruning criterion.")
@@ -76,9 +77,7 @@ def main():
         every = max(1, min(config.eval_every, steps // 4))
         tried = dataclasses.replace(config, sparsities=(0.0, *candidates), steps=steps, eval_every=every)
         folder = output / f"rung-{rung}"
-        records = jp.sweep(
-            tried, folder, dataset=dataset, overwrite=run_flags.OVERWRITE.value, resume=run_flags.RESUME.value, command=command_line()
-        )
+        records = run_sweep(tried, command_line(), output=folder, dataset=dataset)
         found = margins(records, candidates)
         print(f"\n{steps:,} updates of {len(candidates)} sparsities and dense:")
         for sparsity, own in found.items():
@@ -89,6 +88,8 @@ def main():
             candidates = survivors(found)
             if not candidates:
                 break
+    if hosts.part():  # of several processes, the first one answers
+        return
     answer = max(certain) if candidates and certain else None
     pooled = SEEDS.value < 5
     described = {"sparsity": answer, "tolerance": TOLERANCE.value, "bounds_over": "evaluations" if pooled else "seeds", "rungs": history}

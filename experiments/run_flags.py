@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 from typing import Any
 
@@ -76,11 +77,14 @@ def numbers(name: str, texts: list[str], kind: type) -> tuple:
         raise ValueError(f"--{name}={','.join(texts)}: expected {kind.__name__} numbers separated by commas") from None
 
 
-def run_sweep(config: SweepConfig, command: str) -> list[dict]:
-    """The sweep, with the flags that say where it goes and what it is told to."""
+def run_sweep(
+    config: SweepConfig, command: str, *, output: str | os.PathLike | None = None, dataset: jp.data.Dataset | None = None
+) -> list[dict]:
+    """The sweep, with the flags that say where it goes (unless `output` does) and what it is told to."""
     return jp.sweep(
         config,
-        OUTPUT.value,
+        OUTPUT.value if output is None else output,
+        dataset=dataset,
         overwrite=OVERWRITE.value,
         resume=RESUME.value,
         command=command,

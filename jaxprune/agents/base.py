@@ -196,6 +196,11 @@ class Agent:
             step=jnp.zeros((), jnp.int32),
         )
 
+    def shapes(self) -> AgentState:
+        """A state's shapes and dtypes, without its arrays."""
+        size = self.spec.observation_size
+        return jax.eval_shape(lambda: self.init(jax.random.key(0), Statistics(jnp.zeros(size), jnp.ones(size))))
+
     def restart_optimizers(self, state: AgentState, networks: Sequence[str] | None = None) -> AgentState:
         """The state with fresh optimizer states, of all networks or of those named."""
         names = self.order if networks is None else networks

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
 from jaxprune.objective import row_count, sum_over_rows
+from jaxprune.optional import require
 
 CURVATURES = ("auto", "ggn", "fisher", "hutchinson")
 
@@ -157,10 +158,7 @@ def hutchinson_diagonal(objective: Any, params: Any, rows: Any, key: jax.Array |
       ImportError: matfree is not installed.
       ValueError: no key, or fewer than two samples.
     """
-    try:
-        from matfree import stochtrace
-    except ImportError as error:
-        raise ImportError("Hutchinson's estimate needs matfree: pip install 'jaxprune[curvature]'") from error
+    stochtrace = require("matfree.stochtrace", extra="curvature")
     if key is None:
         raise ValueError("curvature='hutchinson' draws random signs: pass key=jax.random.key(seed)")
     if samples < 2:

@@ -18,11 +18,12 @@ from jaxprune.agents.base import Agent, AgentState
 from jaxprune.export.c_code import Code, Weights, c_float
 from jaxprune.export.c_kernels import KERNELS
 from jaxprune.export.compiling import compile_c
-from jaxprune.export.description import FORMAT, check_suffix, write_whole
+from jaxprune.export.description import FORMAT, check_suffix
 from jaxprune.export.policy import ExportedPolicy, read_policy
 from jaxprune.export.quantization import round_weights
 from jaxprune.export.sparse import is_sparse
 from jaxprune.export.verification import Verification, compare, live_actions, verification_observations
+from jaxprune.files import write_whole
 
 
 class CSource(NamedTuple):
@@ -81,8 +82,8 @@ def to_c(
         rounded = round_weights(policy)
         compare(got, rounded.act(observations), rounded, observations, what=str(path))
         found = compare(got, live, policy, observations, what=str(path), tolerance=float("inf"))
-    write_whole(path.with_suffix(".h"), made.header.encode())
-    write_whole(path, made.source.encode())
+    write_whole(path.with_suffix(".h"), made.header)
+    write_whole(path, made.source)
     return found
 
 

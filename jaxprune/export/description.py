@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import pathlib
 from typing import Any
@@ -94,22 +93,3 @@ def check_suffix(path: str | os.PathLike, suffix: str) -> pathlib.Path:
     if not path.parent.is_dir():
         raise ValueError(f"{path}: {path.parent} is not a folder; make it first")
     return path
-
-
-def write_whole(path: pathlib.Path, content: bytes) -> None:
-    """Write a file whole or not at all."""
-    partial = path.with_name(f".{path.name}.partial")
-    partial.write_bytes(content)
-    os.replace(partial, path)
-
-
-def require(module: str, package: str) -> Any:
-    """An optional package's module.
-
-    Raises:
-      ImportError: it is not installed; the message says how to get it.
-    """
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise ImportError(f"{package} is needed here but cannot be imported ({error}); pip install 'jaxprune[export]'") from error

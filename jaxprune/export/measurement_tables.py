@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jaxprune.export.figures import against_sparsity, return_against_bytes
 from jaxprune.reporting.naming import percent
+from jaxprune.reporting.tables import csv_text, markdown_table
 
 Rows = list[dict[str, Any]]
 CALLS = (
@@ -61,8 +61,10 @@ def write_tables(folder: pathlib.Path, tables: Mapping[str, Rows], heading: Sequ
     lines = [*heading, ""]
     for name, rows in tables.items():
         if rows:
-            _write_csv(folder / f"{name}.csv", rows)
-            lines += [f"## {name}", "", *_markdown(rows, [c for c in COLUMNS[name] if any(row.get(c, "") != "" for row in rows)])]
+            (folder / f"{name}.csv").write_text(csv_text(rows))
+            told = [{**row, "sparsity": percent(row["sparsity"])} for row in rows]
+            columns = [column for column in COLUMNS[name] if any(row.get(column, "") != "" for row in rows)]
+            lines += [f"## {name}", "", *markdown_table(columns, told, _text), ""]
     if tables.get("latency"):
         lines += ["## one observation, C against dense peers (medians)", "", *speedups(tables["latency"]), ""]
     (folder / "tables.md").write_text("\n".join(lines))
@@ -73,19 +75,7 @@ def _text(value: Any) -> str:
         if value == 0 or 1e-3 <= abs(value) < 1e6:
             return f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
         return f"{value:.2e}"
-    return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def _markdown(rows: Rows, columns: Sequence[str]) -> list[str]:
-    cells = ([percent(row[c]) if c == "sparsity" else _text(row.get(c, "")) for c in columns] for row in rows)
-    return [f"| {' | '.join(columns)} |", "|" + "---|" * len(columns), *(f"| {' | '.join(line)} |" for line in cells), ""]
-
-
-def _write_csv(path: pathlib.Path, rows: Rows) -> None:
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(dict.fromkeys(name for row in rows for name in row)), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    return "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def speedups(latency: Rows) -> list[str]:

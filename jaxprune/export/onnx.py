@@ -15,10 +15,12 @@ from typing import Any
 import numpy as np
 
 from jaxprune.agents.base import Agent, AgentState
-from jaxprune.export.description import check_finite, check_format, check_sizes, check_suffix, describe, require, write_whole
+from jaxprune.export.description import check_finite, check_format, check_sizes, check_suffix, describe
 from jaxprune.export.loaded import LoadedPolicy
 from jaxprune.export.policy import ExportedPolicy, Layer, Perceptron, read_policy
 from jaxprune.export.verification import Verification, verify
+from jaxprune.files import write_whole
+from jaxprune.optional import require
 
 OPSET, IR_VERSION = 17, 8
 SPARSE_ENTRY = 12  # bytes: a float32 and ONNX's int64 position
@@ -38,8 +40,8 @@ def to_onnx(agent: Agent, state: AgentState, path: str | os.PathLike, *, seed: i
       ValueError: what cannot be exported (see `read_policy`), or a file that does not act as the agent does; nothing is written then.
       ImportError: onnx or onnxruntime is not installed.
     """
-    onnx = require("onnx", "onnx")
-    require("onnxruntime", "onnxruntime")
+    onnx = require("onnx", extra="export")
+    require("onnxruntime", extra="export")
     path, policy = check_suffix(path, ".onnx"), read_policy(agent, state, seed=seed)
     model = graph(policy, sparse=sparse)
     onnx.checker.check_model(model)
@@ -164,7 +166,7 @@ def load(path: pathlib.Path) -> LoadedPolicy:
       ValueError: a damaged file, one of another version, or one whose weights lie in other files.
       ImportError: onnx or onnxruntime is not installed.
     """
-    onnx = require("onnx", "onnx")
+    onnx = require("onnx", extra="export")
     content = path.read_bytes()
     try:
         model = onnx.load_model_from_string(content)
@@ -191,7 +193,7 @@ def _damaged(path: pathlib.Path, error: Exception) -> ValueError:
 
 
 def _function(content: bytes, path: pathlib.Path) -> Any:
-    runtime = require("onnxruntime", "onnxruntime")
+    runtime = require("onnxruntime", extra="export")
     options = runtime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 3

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from jaxprune.environments import make_batched
-from jaxprune.training.evaluation import episode_seeds
+from jaxprune.training.evaluation import episode_seeds, play
 
 
 def evaluate_policy(
@@ -30,12 +30,6 @@ def evaluate_policy(
         raise ValueError(f"expected at least one episode, got {episodes}")
     environment = make_batched(env_id, episode_seeds(seed, episodes).tolist(), backend=backend)
     try:
-        observations, returns = environment.reset(), np.zeros(episodes)
-        live = np.arange(episodes, dtype=np.int32)
-        while live.size:
-            observations[live], rewards, terminated, truncated = environment.step(policy(observations[live]), live)
-            returns[live] += rewards
-            live = live[~(terminated | truncated)]
-        return returns
+        return play(environment, environment.reset(), lambda observations, live, _: policy(observations[live]))
     finally:
         environment.close()

@@ -16,11 +16,13 @@ import numpy as np
 
 from jaxprune.agents.base import Agent, AgentState
 from jaxprune.data.transitions import Spec
-from jaxprune.export.description import check_finite, check_format, check_suffix, describe, require, write_whole
+from jaxprune.export.description import check_finite, check_format, check_suffix, describe
 from jaxprune.export.loaded import LoadedPolicy
 from jaxprune.export.policy import ACTIVATIONS, ExportedPolicy, Layer, Perceptron, read_policy
 from jaxprune.export.sparse import Rows, dense_layer, index_type, is_sparse, sparse_rows
 from jaxprune.export.verification import Verification, verify
+from jaxprune.files import write_whole
+from jaxprune.optional import require
 
 HEADS = ("tanh", "clip", "argmax", "likely", "candidates")
 
@@ -38,12 +40,12 @@ def to_safetensors(agent: Agent, state: AgentState, path: str | os.PathLike, *, 
       ValueError: what cannot be exported (see `read_policy`), or a file that does not act as the agent does; nothing is written then.
       ImportError: safetensors is not installed.
     """
-    library = require("safetensors.numpy", "safetensors")
+    library = require("safetensors.numpy", extra="export")
     path, policy = check_suffix(path, ".safetensors"), read_policy(agent, state, seed=seed)
     described = describe(policy)
     content = library.save(arrays(policy), metadata={"jaxprune": json.dumps(described)})
     found = verify(policy_of(library.load(content), described, path).act, agent, state, policy, what=str(path))
-    write_whole(path.with_suffix(".json"), (json.dumps(described, indent=2) + "\n").encode())
+    write_whole(path.with_suffix(".json"), json.dumps(described, indent=2) + "\n")
     write_whole(path, content)
     return found
 
@@ -74,7 +76,7 @@ def load(path: pathlib.Path) -> LoadedPolicy:
     Raises:
       ValueError: a damaged file, or one of another version.
     """
-    library = require("safetensors", "safetensors")
+    library = require("safetensors", extra="export")
     try:
         with library.safe_open(str(path), framework="numpy") as file:
             metadata = (file.metadata() or {}).get("jaxprune", "null")

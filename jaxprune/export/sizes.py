@@ -11,10 +11,10 @@ import scipy.sparse
 
 from jaxprune.agents.base import Agent, AgentState
 from jaxprune.agents.compact import compact, expand
-from jaxprune.export.description import require
 from jaxprune.export.policy import Layer
 from jaxprune.export.quantization import quantized
 from jaxprune.export.sparse import is_sparse, sparse_rows
+from jaxprune.optional import require
 from jaxprune.parameters import is_kernel, path_name, prunable_leaves
 from jaxprune.pruning.inspection import effective_density
 
@@ -66,7 +66,7 @@ def network_sizes(agent: Agent, state: AgentState, *, kept: Mapping[str, int] | 
     full, whole = expand(agent, state)
     _, small = compact(full, whole, multiple=1)
     _, executed = compact(full, whole)
-    save = require("safetensors.numpy", "safetensors").save
+    save = require("safetensors.numpy", extra="export").save
     out = {}
     for name in full.order:
         arrays = _representations(whole.params[name], whole.masks[name], small.params[name], small.masks[name])

@@ -21,11 +21,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxprune.agents.base import Agent, AgentState
-from jaxprune.export.description import check_finite, check_format, check_sizes, check_suffix, describe, require, write_whole
+from jaxprune.export.description import check_finite, check_format, check_sizes, check_suffix, describe
 from jaxprune.export.loaded import LoadedPolicy
 from jaxprune.export.policy import ExportedPolicy, Layer, read_policy
 from jaxprune.export.sparse import index_type
 from jaxprune.export.verification import Verification, verify
+from jaxprune.files import write_whole
+from jaxprune.optional import require
 
 PLATFORMS = ("cpu", "cuda", "tpu")
 MAGIC = b"jaxprune"
@@ -44,7 +46,7 @@ def to_stablehlo(agent: Agent, state: AgentState, path: str | os.PathLike, *, se
       ValueError: what cannot be exported (see `read_policy`), or a file that does not act as the agent does; nothing is written then.
       ImportError: flatbuffers is not installed.
     """
-    require("flatbuffers", "flatbuffers")
+    require("flatbuffers", extra="export")
     path, policy = check_suffix(path, ".stablehlo"), read_policy(agent, state, seed=seed)
     content = with_description(serialized(policy), describe(policy))
     found = verify(_function(_deserialized(content)), agent, state, policy, what=str(path))
@@ -92,7 +94,7 @@ def load(path: pathlib.Path) -> LoadedPolicy:
       ValueError: a damaged file, or one of another version.
       ImportError: flatbuffers is not installed.
     """
-    require("flatbuffers", "flatbuffers")
+    require("flatbuffers", extra="export")
     content = path.read_bytes()
     tail = 8 + 32 + len(MAGIC)
     body, digest = content[: -32 - len(MAGIC)], content[-32 - len(MAGIC) : -len(MAGIC)]

@@ -11,6 +11,7 @@ import numpy as np
 
 from jaxprune.agents.base import Agent, AgentState
 from jaxprune.data.transitions import Transitions
+from jaxprune.optional import require
 from jaxprune.training.loop import train
 
 
@@ -88,13 +89,10 @@ def update_energy(agent: Agent, state: AgentState, batch_size: int, updates: int
     Raises:
       ImportError: codecarbon is not installed.
     """
-    try:
-        from codecarbon import OfflineEmissionsTracker
-    except ImportError as error:
-        raise ImportError("codecarbon is needed to measure energy; pip install 'jaxprune[energy]'") from error
+    codecarbon = require("codecarbon", extra="energy")
     log = jax.device_put(synthetic_log(agent, state, 10_000))
     _run(agent, state, log, batch_size, updates)
-    tracker = OfflineEmissionsTracker(
+    tracker = codecarbon.OfflineEmissionsTracker(
         country_iso_code=country or "USA", measure_power_secs=1, save_to_file=False, log_level="error", tracking_mode="machine"
     )
     tracker.start()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import os
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
 
+from jaxprune.files import write_whole
 from jaxprune.reporting import naming, page, verdict
 from jaxprune.reporting.figures import learning_curves, return_against_sparsity
 from jaxprune.reporting.layers import checked_layers, layer_fractions
@@ -48,15 +48,7 @@ def write_report(
     """
     target = Path(path)
     html = report_html(records, config, layers=layers, notes=notes)
-    descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
-            file.write(html)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, target)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    write_whole(target, html)
     return target
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
+from jaxprune.agents.base import Agent
 from jaxprune.reporting import naming
 from jaxprune.reporting.statistics import Ratio, Spread
 from jaxprune.reporting.summary import Cell, Record, cells_of, runs_of, series_labels
@@ -97,14 +99,38 @@ def brackets_text(cells: Sequence[Cell]) -> str:
     return "the range [min, max] under five seeds, else the 95 % bootstrap interval of the mean"
 
 
-def csv_text(records: Sequence[Record]) -> str:
-    """The records as CSV with a header, columns in order of appearance."""
-    columns = list(dict.fromkeys(column for record in records for column in record))
+def csv_text(records: Sequence[Record], columns: Sequence[str] | None = None) -> str:
+    """The records as CSV with a header: these columns, or all of them in order of appearance."""
+    if columns is None:
+        columns = list(dict.fromkeys(column for record in records for column in record))
     buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, columns, restval="", lineterminator="\n")
+    writer = csv.DictWriter(buffer, columns, restval="", extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     writer.writerows(records)
     return buffer.getvalue()
+
+
+def plain_cell(value: Any) -> str:
+    """A value in a reader's digits: three of a float below 100, none after its point above."""
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(plain_cell, value))
+    return "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def widths_text(agent: Agent) -> str:
+    """Hidden sizes of every network, as in `critic:400-300 actor:400-300`."""
+    return " ".join(f"{name}:" + "-".join(str(group.size) for group in agent.groups(name)) for name in agent.order)
+
+
+def markdown_table(
+    columns: Mapping[str, str] | Sequence[str], records: Iterable[Record], cell: Callable[[Any], str] = plain_cell
+) -> list[str]:
+    """The lines of a table: {column: heading}, or columns that are their own headings; a missing value is None."""
+    headings = list(columns.values()) if isinstance(columns, Mapping) else list(columns)
+    rows = [[cell(record.get(name)) for name in columns] for record in records]
+    return [f"| {' | '.join(headings)} |", "|" + "---|" * len(headings), *(f"| {' | '.join(row)} |" for row in rows)]
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import pathlib
 from typing import Any
@@ -13,7 +14,8 @@ import numpy as np
 from jaxprune.agents.base import Agent, AgentState
 from jaxprune.agents.compact import full_sizes, resized
 from jaxprune.agents.registry import AGENTS
-from jaxprune.data.transitions import Spec, Statistics
+from jaxprune.data.transitions import Spec
+from jaxprune.files import write_whole
 
 FORMAT = 1
 
@@ -37,7 +39,7 @@ def save_run(folder: str | pathlib.Path, agent: Agent, state: AgentState, descri
     folder = pathlib.Path(folder).resolve()
     folder.mkdir(parents=True, exist_ok=True)
     write_tree(folder / "state", state)
-    (folder / "agent.json").write_text(json.dumps({**own, **description}, indent=2) + "\n")
+    write_whole(folder / "agent.json", json.dumps({**own, **description}, indent=2) + "\n")
 
 
 def write_tree(path: pathlib.Path, tree: Any) -> None:
@@ -53,10 +55,9 @@ def write_tree(path: pathlib.Path, tree: Any) -> None:
         _write_by_orbax(path, tree)
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.npz.partial")
-    with partial.open("wb") as file:
-        np.savez(file, allow_pickle=False, **{jax.tree_util.keystr(key): leaf for key, leaf in jax.tree_util.tree_leaves_with_path(tree)})
-    partial.replace(path.with_name(f"{path.name}.npz"))
+    arrays, content = {jax.tree_util.keystr(key): leaf for key, leaf in jax.tree_util.tree_leaves_with_path(tree)}, io.BytesIO()
+    np.savez(content, allow_pickle=False, **arrays)
+    write_whole(path.with_name(f"{path.name}.npz"), content.getvalue())
 
 
 def _write_by_orbax(path: pathlib.Path, tree: Any) -> None:
@@ -156,6 +157,4 @@ def load_run(folder: str | pathlib.Path, *, agent: Agent | None = None) -> tuple
         agent's networks were replaced by hand, so that there is none of its widths.
     """
     agent = load_agent(folder) if agent is None else _at_saved_widths(folder, agent)
-    size = agent.spec.observation_size
-    shapes = jax.eval_shape(lambda: agent.init(jax.random.key(0), Statistics(np.zeros(size), np.ones(size))))
-    return agent, read_tree(pathlib.Path(folder) / "state", shapes)
+    return agent, read_tree(pathlib.Path(folder) / "state", agent.shapes())

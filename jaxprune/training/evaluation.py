@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxprune.agents.base import Agent, Policy
-from jaxprune.environments import make_batched
+from jaxprune.environments import BatchedEnvironment, make_batched
 from jaxprune.training.progress import progress_bar
 
 
@@ -70,23 +70,39 @@ def evaluate_stack(
                 f"{env_id} has {observations.shape[1]} observation features but the agent was made for {agent.spec.observation_size}; "
                 "evaluate in the environment the data came from"
             )
-        returns = np.zeros(runs * episodes)
-        live = np.arange(runs * episodes, dtype=np.int32)
+
+        def act(observations, live, t):
+            actions = act_stack(agent, policies, observations.reshape(runs, episodes, -1), keys, t)
+            return np.asarray(actions).reshape(runs * episodes, *_action_shape(agent))[live]
+
         with progress_bar(runs * episodes, "evaluate", unit="episode", disable=not progress) as bar:
-            t = 0
-            while live.size:
-                shaped = observations.reshape(runs, episodes, -1)
-                actions = np.asarray(act_stack(agent, policies, shaped, keys, t)).reshape(runs * episodes, *_action_shape(agent))
-                stepped, rewards, terminated, truncated = environment.step(actions[live], live)
-                observations[live] = stepped
-                returns[live] += rewards
-                ended = terminated | truncated
-                bar.update(int(ended.sum()))
-                live = live[~ended]
-                t += 1
-        return returns.reshape(runs, episodes)
+            return play(environment, observations, act, bar.update).reshape(runs, episodes)
     finally:
         environment.close()
+
+
+def play(
+    environment: BatchedEnvironment,
+    observations: np.ndarray,
+    act: Callable[[np.ndarray, np.ndarray, int], np.ndarray],
+    report: Callable[[int], Any] = lambda ended: None,
+) -> np.ndarray:
+    """Undiscounted returns of one episode in every environment, [n] float64; ended ones are no longer stepped.
+
+    Args:
+      environment: just reset.
+      observations: what that gave, [n, S].
+      act: (observations [n, S], the last ones of ended episodes among them; indices [k] of those that go on; step) -> their actions.
+      report: called with the number of episodes that ended in a step.
+    """
+    returns, live, t = np.zeros(len(observations)), np.arange(len(observations), dtype=np.int32), 0
+    while live.size:
+        observations[live], rewards, terminated, truncated = environment.step(act(observations, live, t), live)
+        returns[live] += rewards
+        ended = terminated | truncated
+        report(int(ended.sum()))
+        live, t = live[~ended], t + 1
+    return returns
 
 
 def _action_shape(agent: Agent) -> tuple[int, ...]:

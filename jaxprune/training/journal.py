@@ -13,10 +13,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxprune.agents.base import Agent, AgentState
-from jaxprune.data.transitions import Statistics
+from jaxprune.agents.base import AgentState
+from jaxprune.files import write_whole
 from jaxprune.training.checkpoint import agent_from_json, agent_to_json, read_tree, write_tree
-from jaxprune.training.records import OutputFolder, write_whole
+from jaxprune.training.records import OutputFolder
 from jaxprune.training.stacks import Stack
 from jaxprune.training.start import Origin
 
@@ -32,6 +32,7 @@ class Carry:
     Attributes:
       stack: its runs and their state.
       step: updates made.
+      began: the update it began at, above 0 where its runs trained before.
       recorded: the update of the last evaluation, −1 before the first.
       trained, evaluated: seconds so far.
       totals: {metric: (sum over updates, number of updates)} since the last evaluation.
@@ -39,6 +40,7 @@ class Carry:
 
     stack: Stack
     step: int
+    began: int
     recorded: int = -1
     trained: float = 0.0
     evaluated: float = 0.0
@@ -100,6 +102,7 @@ class Journal:
             "agent": agent_to_json(agent),
             "origins": [origin.to_json() for origin in stack.origins],
             "step": carry.step,
+            "began": carry.began,
             "recorded": carry.recorded,
             "trained": carry.trained,
             "evaluated": carry.evaluated,
@@ -110,14 +113,9 @@ class Journal:
         self._commit([name, *self.saved][:KEEP], records)
 
     def finish(self, run_ids: list[str]) -> None:
-        """Enter runs that need nothing more: saved, or failed."""
+        """Enter runs that need nothing more: those of a stack once they are saved, or, between two stacks, one that failed to start."""
         self.finished += run_ids
         self._commit([], self.folder.sync_records())
-
-    def add_failed(self, run_ids: list[str]) -> None:
-        """Enter runs that could not be started, while a stack may be in training."""
-        self.finished += run_ids
-        self._commit(self.saved, self.folder.sync_records())
 
     def done(self) -> None:
         """Nothing is left to go on with."""
@@ -138,11 +136,11 @@ class Journal:
         described = json.loads(path.with_suffix(".json").read_text())
         agent = agent_from_json(described["agent"])
         origins = [Origin.from_json(values) for values in described["origins"]]
-        state = jax.eval_shape(lambda: _stacked(agent, len(origins)))
-        state = read_tree(path, state)
+        shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((len(origins), *leaf.shape), leaf.dtype), agent.shapes())
         carry = Carry(
-            Stack(agent, state, origins),
+            Stack(agent, read_tree(path, shapes), origins),
             described["step"],
+            described["began"],
             described["recorded"],
             described["trained"],
             described["evaluated"],
@@ -155,13 +153,6 @@ def _told_exactly(value: Any, runs: int) -> tuple[list[float], str]:
     """The numbers of the runs and their type; a float32 or float64 comes back from its decimal digits bit for bit."""
     array = np.asarray(value)[:runs]
     return array.tolist(), str(array.dtype)
-
-
-def _stacked(agent: Agent, runs: int) -> AgentState:
-    """A state with a leading run axis, for its shapes."""
-    size = agent.spec.observation_size
-    keys = jax.random.split(jax.random.key(0), runs)
-    return jax.vmap(lambda key: agent.init(key, Statistics(jnp.zeros(size), jnp.ones(size))))(keys)
 
 
 def _padding_off(stack: Stack) -> AgentState:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pathlib
 from typing import Any, Protocol
 
+from jaxprune.optional import require
+
 Row = dict[str, Any]
 
 _KEYS = ("run_id", "algo", "criterion", "sparsity", "seed", "dataset", "env_id", "structure", "when", "step", "status", "reason")
@@ -37,11 +39,7 @@ class TensorBoard:
     """
 
     def __init__(self, folder: pathlib.Path):
-        try:
-            from tensorboardX import SummaryWriter
-        except ImportError as error:
-            raise ImportError("--tensorboard needs tensorboardX; pip install 'jaxprune[tensorboard]'") from error
-        self._open, self._folder = SummaryWriter, folder / "tensorboard"
+        self._open, self._folder = require("tensorboardX", extra="tensorboard").SummaryWriter, folder / "tensorboard"
         self._writers: dict[str, Any] = {}
 
     def __call__(self, rows: list[Row]) -> None:
@@ -72,11 +70,7 @@ class WeightsAndBiases:
     """
 
     def __init__(self, project: str, folder: pathlib.Path):
-        try:
-            import wandb
-        except ImportError as error:
-            raise ImportError("--wandb needs wandb; pip install 'jaxprune[wandb]'") from error
-        self._init, self._project, self._group = wandb.init, project, folder.resolve().name
+        self._init, self._project, self._group = require("wandb", extra="wandb").init, project, folder.resolve().name
         self._runs: dict[str, Any] = {}
 
     def __call__(self, rows: list[Row]) -> None:

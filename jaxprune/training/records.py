@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import os
 import pathlib
 import shutil
 from typing import Any
+
+from jaxprune.files import write_whole
 
 WRITTEN = ("config.json", "records*.jsonl", "records.csv", "report.html", "progress*.json", "checkpoints*", "tensorboard", "runs")
 
@@ -114,22 +114,9 @@ class OutputFolder:
 
     def write_csv(self, records: list[dict[str, Any]]) -> None:
         """Write all rows to records.csv, with the union of their columns."""
-        columns = list(dict.fromkeys(name for record in records for name in record))
-        text = io.StringIO()
-        rows = csv.DictWriter(text, columns, lineterminator="\n")
-        rows.writeheader()
-        rows.writerows(records)
-        write_whole(self.path / "records.csv", text.getvalue())
+        from jaxprune.reporting.tables import csv_text
 
-
-def write_whole(path: pathlib.Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    partial = path.with_name(f".{path.name}.partial")
-    with partial.open("w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(partial, path)
+        write_whole(self.path / "records.csv", csv_text(records))
 
 
 def _remove(item: pathlib.Path) -> None:

@@ -89,13 +89,13 @@ def _record(carry: Carry, state: Any, session: Session, journal: Journal) -> Non
     rows = session.rows(agent, state, origins, carry.step, returns, metrics, **times)
     journal.folder.append(rows)
     session.tell(rows)
-    _log_line(rows)
+    _log_line(rows, (carry.step - carry.began) * len(rows))
     carry.totals, carry.recorded = {}, carry.step
 
 
-def _log_line(rows: list[dict[str, Any]]) -> None:
-    """One line an evaluation: what the runs of the stack returned, and how fast they train."""
-    last, updates = rows[-1], rows[-1]["step"] * len(rows)
+def _log_line(rows: list[dict[str, Any]], updates: int) -> None:
+    """One line an evaluation: what the runs of the stack returned, and how fast they made their updates, counted once a run."""
+    last = rows[-1]
     returns = [row["return_mean"] for row in rows if row["return_mean"] is not None]
     told = f"return {sum(returns) / len(returns):,.1f}" if returns else "not evaluated"
     speed = f"{updates / last['wall_s']:,.0f} updates/s" if last["wall_s"] else "not trained yet"

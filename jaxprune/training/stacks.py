@@ -11,7 +11,6 @@ import jax.numpy as jnp
 
 from jaxprune.agents.base import Agent, AgentState
 from jaxprune.agents.compact import common_widths, compact_runs, full_sizes
-from jaxprune.data.transitions import Statistics
 from jaxprune.parameters import prunable_size
 from jaxprune.training.start import Origin, Start
 
@@ -42,9 +41,7 @@ def widths_of(agent: Agent) -> dict[str, int]:
 @functools.cache
 def executed_weights(agent: Agent) -> int:
     """Kernel weights in the agent's arrays, padding and masked ones included: what a forward pass multiplies by."""
-    size = agent.spec.observation_size
-    shapes = jax.eval_shape(lambda: agent.init(jax.random.key(0), Statistics(jnp.zeros(size), jnp.ones(size))).params)
-    return prunable_size(shapes)
+    return prunable_size(agent.shapes().params)
 
 
 def affordable(agent: Agent) -> int:
@@ -55,9 +52,7 @@ def affordable(agent: Agent) -> int:
     memory = jax.local_devices()[0].memory_stats() or {}
     if "bytes_limit" not in memory:
         return 64
-    size = agent.spec.observation_size
-    state = jax.eval_shape(lambda: agent.init(jax.random.key(0), Statistics(jnp.zeros(size), jnp.ones(size))))
-    each = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
+    each = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(agent.shapes()))
     return max(1, int(memory["bytes_limit"] / 2 / (3 * each)))
 
 

@@ -27,7 +27,7 @@ from jaxprune.training.journal import Carry, Journal
 from jaxprune.training.later import DenseTrunk
 from jaxprune.training.logs import Log, TensorBoard, WeightsAndBiases
 from jaxprune.training.progress import progress_bar
-from jaxprune.training.records import OutputFolder
+from jaxprune.training.records import OutputFolder, read_records
 from jaxprune.training.session import Session, number
 from jaxprune.training.stack_run import run_stack
 from jaxprune.training.stacks import executed_weights, grouped, stack
@@ -70,7 +70,7 @@ def sweep(
       wandb: a project of Weights & Biases to log to as well.
 
     Returns:
-      One record per run and evaluation; of all processes in the first, its own in each other.
+      One record per run and evaluation, those of all processes.
 
     Raises:
       ValueError: the folder is in use, the data do not fit, or no environment is known, before anything is written; or the sweep to
@@ -106,11 +106,12 @@ def sweep(
             for each in logs:
                 each.close()
     hosts.wait_for_all("trained")
-    records = _report(folder, described)
+    if not folder.part:
+        _report(folder, described)
     hosts.wait_for_all("reported")
     if stopped is not None:
         raise stopped
-    return records
+    return read_records(folder.path)
 
 
 def _run_all(
@@ -138,7 +139,7 @@ def _run_all(
                 step = int(group[0].state.step)
                 group.clear()
                 bar.update(step * len(together.origins) * (not together.origins[0].pruned_at))
-                run_stack(Carry(together, step), session, journal, stop, bar.update)
+                run_stack(Carry(together, step, step), session, journal, stop, bar.update)
             if failures and len(failures) == len(runs):
                 raise next(iter(failures.values()))
         except Stopped as stopped:
@@ -159,7 +160,7 @@ def _starts(agents, runs, session: Session, journal: Journal, failures, stop: St
         failures[run] = error
         log.warning("%s: failed: %s", run.id, error)
         journal.folder.append([session.failed_row(run, error)])
-        journal.add_failed([run.id])
+        journal.finish([run.id])
 
     config = session.config
     for algo, agent in agents.items():
@@ -219,12 +220,10 @@ def _check_same(folder: OutputFolder, described: dict[str, Any]) -> None:
         log.warning("%s was begun with other versions or hardware (%s): the bits may differ", folder.path, before.get("versions"))
 
 
-def _report(folder: OutputFolder, described: dict[str, Any]) -> list[dict[str, Any]]:
+def _report(folder: OutputFolder, described: dict[str, Any]) -> None:
     """Merged records and the report, by the first process."""
     from jaxprune.reporting import write_report
 
-    if folder.part:
-        return [json.loads(line) for line in folder.records.read_text().splitlines()]
     records = folder.merge()
     if any(record["status"] == "ok" or record["step"] for record in records):
         layers = []
@@ -233,7 +232,6 @@ def _report(folder: OutputFolder, described: dict[str, Any]) -> list[dict[str, A
             if about.exists():
                 layers += _layer_rows(json.loads(about.read_text()))
         write_report(folder.path / "report.html", records, described, layers=layers)
-    return records
 
 
 def _layer_rows(about: dict[str, Any]) -> list[dict[str, Any]]:

@@ -27,7 +27,7 @@ dataset = jp.data.from_arrays(observations, np.tanh(observations[:, :2]), rng.no
     np.arange(300) % 50 == 49, np.zeros(300, bool), low=-1, high=1)
 config = jp.SweepConfig("arrays", criteria=("snip", "random"), sparsities=(0, 0.8), seeds=(0, 1, 2), steps=20, eval_every=10, episodes=2,
     prune_rows=64, evaluate=False, settings={"hidden": (16, 12)})
-jp.sweep(config, settings["output"], dataset=dataset, resume=settings["resume"])
+print("rows", len(jp.sweep(config, settings["output"], dataset=dataset, resume=settings["resume"])))
 """
 
 
@@ -35,13 +35,16 @@ def start(output, *, devices=1, join=None, resume=False):
     settings = json.dumps({"output": str(output), "join": join, "resume": resume})
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={devices}"
     environment = {**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
-    return subprocess.Popen([sys.executable, "-c", SCRIPT, settings], env=environment, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, settings], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 def succeed(*processes):
     for process in processes:
-        _, told = process.communicate(timeout=400)
+        printed, told = process.communicate(timeout=400)
         assert process.returncode == 0, told
+        assert "rows 18\n" in printed, "every process is given the rows of all"
 
 
 @pytest.fixture(scope="module")
