@@ -10,6 +10,7 @@ import jax
 import numpy as np
 import pytest
 
+import jaxprune as jp
 from jaxprune.data.transitions import Spec, Statistics, Transitions
 
 
@@ -59,3 +60,11 @@ def transitions() -> Transitions:
 @pytest.fixture
 def spec() -> Spec:
     return Spec(4, 2, [-1, -1], [1, 1])
+
+
+def make_dataset(rows: int = 300) -> jp.data.Dataset:
+    """Four observation features, two actions in [−1, 1] that follow from them, random rewards, episodes of 50 rows."""
+    rng = np.random.default_rng(0)
+    observations = rng.normal(size=(rows, 4)).astype(np.float32)
+    actions, rewards = np.tanh(observations[:, :2]).astype(np.float32), rng.normal(size=rows).astype(np.float32)
+    return jp.data.from_arrays(observations, actions, rewards, np.arange(rows) % 50 == 49, np.zeros(rows, bool), low=-1, high=1)

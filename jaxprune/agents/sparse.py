@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
@@ -76,6 +76,17 @@ class PruneInfo:
     def __str__(self) -> str:
         weights = f"kept {self.kept:,} of {self.total:,}"
         return f"{weights} weights and {self.units_kept:,} of {self.units_total:,} hidden units" if self.units else weights
+
+
+def merged(infos: Iterable[PruneInfo]) -> PruneInfo:
+    """Several networks' or chains' prunings told as one."""
+    parts = list(infos)
+    return PruneInfo(
+        sum(part.kept for part in parts),
+        sum(part.total for part in parts),
+        {name: counts for part in parts for name, counts in part.layers.items()},
+        {name: counts for part in parts for name, counts in part.units.items()},
+    )
 
 
 def describe_masks(masks: dict[str, Any]) -> PruneInfo:

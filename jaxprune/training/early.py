@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jaxprune.agents.base import Agent, AgentState
 from jaxprune.agents.compact import compact as compacted
 from jaxprune.agents.scoring import chosen_networks
-from jaxprune.agents.sparse import PruneInfo, prune_agent
+from jaxprune.agents.sparse import PruneInfo, describe_masks, merged, prune_agent
 from jaxprune.data.transitions import Transitions
 from jaxprune.pruning.early import REFERENCES, THRESHOLDS, Detector, check, watch
 from jaxprune.training.loop import train
@@ -159,6 +159,11 @@ class Waiting:
             self._watched.pop(own, None)
             self.pending.remove(own)
         return compacted(agent, state) if fired and self.compact else (agent, state)
+
+    def info(self, state: AgentState) -> PruneInfo:
+        """What is left of its networks: of pruned ones as it was told then, of their original weights; of those that wait, now."""
+        waiting = {name: state.masks[name] for own in self.pending for name in own}
+        return merged([*self.kept.values(), describe_masks(waiting)])
 
     def _due(self, own: tuple[str, ...], state: AgentState, done: int) -> bool:
         if self.detector is None:

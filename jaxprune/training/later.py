@@ -12,7 +12,6 @@ import jax.numpy as jnp
 
 from jaxprune.agents.base import Agent, AgentState
 from jaxprune.agents.scoring import chosen_networks
-from jaxprune.agents.sparse import describe_masks
 from jaxprune.training.arms import split
 from jaxprune.training.early import Waiting
 from jaxprune.training.grid import Run
@@ -140,9 +139,7 @@ class DenseTrunk:
         if waiting.pending:
             self.branches.append(_Branch(agent, state, {run: waiting}, dict(branch.totals), branch.trained))
             return
-        info = describe_masks({name: state.masks[name] for name in waiting.pruned_at})
-        if len(waiting.kept) == 1:
-            info = next(iter(waiting.kept.values()))
+        info = waiting.info(state)
         tell(run, info, config)
         origin = Origin(
             run,
@@ -165,7 +162,7 @@ class DenseTrunk:
         self.evaluated += seconds
         metrics = {name: jnp.asarray(value)[None] for name, value in mean_metrics(branch.totals).items()}
         branch.totals = {}
-        info = describe_masks({name: branch.state.masks[name] for name in chosen_networks(branch.agent, self.session.config.networks)})
         for run in runs:
+            info = branch.runs[run].info(branch.state)
             origin = Origin(run, info, done, start_s=self.start_s[run], dense_s=branch.trained)
             self.earlier[run] += self.session.rows(branch.agent, one, [origin], done, returns, metrics, wall_s=0.0, eval_s=self.evaluated)

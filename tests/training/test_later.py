@@ -10,16 +10,15 @@ import jaxprune as jp
 from jaxprune.training.early import train_early
 from jaxprune.training.loop import sample
 from jaxprune.training.start import RunKeys
+from tests.agents.small import SETTINGS
+from tests.conftest import make_dataset
 
 SMALL: dict[str, Any] = dict(steps=30, eval_every=10, episodes=2, prune_rows=64, evaluate=False, settings={"hidden": (16, 12)})
 
 
 @pytest.fixture(scope="module")
 def dataset():
-    rng = np.random.default_rng(0)
-    observations = rng.normal(size=(300, 4)).astype(np.float32)
-    actions, ends = np.tanh(observations[:, :2]).astype(np.float32), np.arange(300) % 50 == 49
-    return jp.data.from_arrays(observations, actions, np.zeros(300, np.float32), ends, np.zeros(300, bool), low=-1, high=1)
+    return make_dataset()
 
 
 def rows_of(records, run_id):
@@ -73,6 +72,28 @@ def test_a_run_of_a_sweep_is_the_run_alone(dataset, tmp_path, changes):
         if at > 10:
             assert rows[0]["policy_loss"] == pytest.approx(dense[0]["policy_loss"], rel=1e-5), "before pruning it is its seed's dense run"
         assert {row["when"] for row in dense} == {"init"}
+
+
+def test_networks_that_are_pruned_apart_are_counted_by_their_original_weights(dataset, tmp_path):
+    """Though the arrays are cut as soon as the first of them is pruned."""
+    settings = SETTINGS["bcq"]
+    common = {
+        **SMALL,
+        "algos": ("bcq",),
+        "criteria": ("magnitude",),
+        "sparsities": (0, 0.9),
+        "seeds": (0,),
+        "steps": 4,
+        "settings": settings,
+    }
+    config = jp.SweepConfig("a", **{**common, "eval_every": 1}, when="early", scope="network", check_every=2, cap=3)
+    records = jp.sweep(config, tmp_path / "out", dataset=dataset)
+    (total,) = {row["total"] for row in rows_of(records, "bcq-dense-0")}
+    at_once = jp.sweep(jp.SweepConfig("a", **{**common, "sparsities": (0.9,)}), tmp_path / "at_once", dataset=dataset)
+    rows = rows_of(records, "bcq-magnitude-0.9-0")
+    assert {row["total"] for row in rows} == {total}
+    assert rows[-1]["kept"] == at_once[-1]["kept"]
+    assert rows[0]["kept"] == total
 
 
 def test_pruned_at_the_last_update_it_is_evaluated_as_pruned(dataset, tmp_path):
