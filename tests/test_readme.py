@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import jaxprune as jp
+from tests.conftest import make_dataset
 
 ROOT = pathlib.Path(__file__).parents[1]
 BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.S)
@@ -18,16 +19,11 @@ BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), fl
 
 def prepare_output():
     """The folder that the README's sweep would have written."""
-    rng = np.random.default_rng(0)
-    observations = rng.normal(size=(200, 4)).astype(np.float32)
-    ends = np.arange(200) % 50 == 49
-    dataset = jp.data.from_arrays(
-        observations, np.tanh(observations[:, :2]), np.zeros(200, np.float32), ends, np.zeros(200, bool), low=-1, high=1
-    )
+    dataset = make_dataset(200)
     config = jp.SweepConfig("log", sparsities=(0.95,), seeds=(0,), steps=2, eval_every=2, prune_rows=32, evaluate=False)
     rows = jp.sweep(config, "out", dataset=dataset)
     pathlib.Path("out/records.jsonl").write_text("".join(json.dumps({**row, "return_mean": 1.0}) + "\n" for row in rows))
-    return {"jaxprune": jp, "jax": jax, "observations": observations}
+    return {"jaxprune": jp, "jax": jax, "observations": dataset.transitions.observations}
 
 
 @pytest.mark.parametrize("index", range(len(BLOCKS)))

@@ -8,21 +8,11 @@ import pytest
 
 import jaxprune as jp
 from jaxprune.training.records import read_records
+from tests.conftest import make_dataset
 
 
 @pytest.fixture(scope="module")
 def output(tmp_path_factory):
-    rng = np.random.default_rng(0)
-    observations = rng.normal(size=(300, 4)).astype(np.float32)
-    dataset = jp.data.from_arrays(
-        observations,
-        np.tanh(observations[:, :2]).astype(np.float32),
-        np.zeros(300, np.float32),
-        np.arange(300) % 50 == 49,
-        np.zeros(300, bool),
-        low=-1,
-        high=1,
-    )
     config = jp.SweepConfig(
         "arrays",
         criteria=("snip", "random"),
@@ -34,7 +24,7 @@ def output(tmp_path_factory):
         settings={"hidden": (8, 8)},
     )
     folder = tmp_path_factory.mktemp("sweep") / "out"
-    jp.sweep(config, folder, dataset=dataset, tensorboard=True)
+    jp.sweep(config, folder, dataset=make_dataset(), tensorboard=True)
     return folder
 
 

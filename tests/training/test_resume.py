@@ -17,24 +17,14 @@ import pytest
 import jaxprune as jp
 from jaxprune.training import journal, records, stack_run
 from jaxprune.training.stopping import Stopped
+from tests.conftest import make_dataset
 
 TIMES = ("start_s", "dense_s", "wall_s", "eval_s")
 
 
 @pytest.fixture(scope="module")
 def dataset():
-    rng = np.random.default_rng(0)
-    observations = rng.normal(size=(300, 4)).astype(np.float32)
-    ends = np.arange(300) % 50 == 49
-    return jp.data.from_arrays(
-        observations,
-        np.tanh(observations[:, :2]).astype(np.float32),
-        rng.normal(size=300).astype(np.float32),
-        ends,
-        np.zeros(300, bool),
-        low=-1,
-        high=1,
-    )
+    return make_dataset()
 
 
 def config(**changes) -> jp.SweepConfig:

@@ -14,19 +14,14 @@ from jaxprune.training.grid import Run, expand
 from jaxprune.training.stacks import grouped
 from jaxprune.training.start import RunKeys, start_run
 from tests.agents.small import SETTINGS
+from tests.conftest import make_dataset
 
 SMALL: dict[str, Any] = dict(steps=30, eval_every=20, episodes=2, prune_rows=64, evaluate=False, settings={"hidden": (16, 12)})
 
 
 @pytest.fixture(scope="module")
 def dataset():
-    rng = np.random.default_rng(0)
-    observations = rng.normal(size=(500, 4)).astype(np.float32)
-    actions = np.tanh(observations[:, :2]).astype(np.float32)
-    ends = np.arange(500) % 50 == 49
-    return jp.data.from_arrays(
-        observations, actions, rng.normal(size=500).astype(np.float32), ends, np.zeros(500, bool), low=[-1, -1], high=[1, 1]
-    )
+    return make_dataset(500)
 
 
 def test_a_grid_has_one_dense_run_a_seed():
