@@ -7,7 +7,6 @@ What has no time left is left out, and said so. Writes OUTPUT/README.md, table.c
 fewer sizes in the time.
 """
 
-import csv
 import json
 import pathlib
 import statistics
@@ -20,6 +19,7 @@ from absl import app, flags
 from tqdm.auto import tqdm
 
 import jaxprune as jp
+from jaxprune.reporting.tables import csv_text
 from jaxprune.training.loop import train_blocks
 from jaxprune.training.stacks import affordable
 from jaxprune.training.sweep import versions
@@ -106,10 +106,7 @@ def main(_):
             {"algo": algo, "sparsity": sparsity, "strategy": strategy, "stack": size, "updates_per_s": rate, "compile_s": compiling}
         )
     figure(rows, folder / "accelerator.png")
-    with (folder / "table.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
+    (folder / "table.csv").write_text(csv_text(rows))
     text = ["# Updates a second against stack size", "", "![Updates a second](accelerator.png)", ""]
     text += ["| algorithm | removed | strategy | runs | updates a second, summed | compiling |", "|---|---|---|---|---|---|"]
     text += [

@@ -9,7 +9,6 @@ rounds. `matmul_share` is an update's operations a second, as the compiler count
 reports it, and what is held after pruning and compaction, no dense optimizer state ever being made.
 """
 
-import csv
 import dataclasses
 import json
 import pathlib
@@ -23,6 +22,7 @@ import jax.numpy as jnp
 from absl import app, flags
 
 import jaxprune as jp
+from jaxprune.reporting.tables import csv_text, markdown_table, widths_text
 from jaxprune.training.loop import sample, train_blocks
 from jaxprune.training.sweep import versions
 
@@ -139,10 +139,6 @@ def variants(algo: str, dataset, transitions) -> list[Variant]:
     return out
 
 
-def widths(agent: jp.Agent) -> str:
-    return " ".join(f"{name}:" + "-".join(str(group.size) for group in agent.groups(name)) for name in agent.order)
-
-
 def figure(rows: list[dict[str, Any]], path: pathlib.Path) -> None:
     """Step time and bytes of the train state against sparsity, a line for each way."""
     from matplotlib.figure import Figure
@@ -167,13 +163,9 @@ COLUMNS = ("algo", "variant", "sparsity", "ms_per_step", "times_dense", "matmul_
 
 
 def readme(rows: list[dict[str, Any]], rate: float) -> str:
-    def cell(value: Any) -> str:
-        return f"{value:,.3g}" if isinstance(value, float) else "" if value is None else str(value)
-
     columns = (*COLUMNS, "compact_mib", "widths")
     lines = ["# Compaction", "", "![Step time and state against sparsity](compaction.png)", ""]
-    lines += ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
-    lines += ["| " + " | ".join(cell(row.get(name)) for name in columns) + " |" for row in rows]
+    lines += markdown_table(columns, rows)
     lines += ["", f"Matrix products: {rate / 1e9:,.0f} Gflop/s. Columns as in `benchmarks/compaction.py`. Made by"]
     lines += [f"`python {' '.join(sys.argv)}` with {json.dumps(versions())}."]
     return "\n".join(lines) + "\n"
@@ -196,17 +188,14 @@ def main(_):
             row["ms_per_step"] = 1e3 * statistics.median(variant.times)
             row["times_dense"] = statistics.median(d / own for d, own in zip(dense, variant.times, strict=True))
             row["matmul_share"] = variant.row["mflop"] * 1e6 / (row["ms_per_step"] / 1e3) / rate
-            rows.append({**row, **variant.row, "widths": widths(variant.agent)})
+            rows.append({**row, **variant.row, "widths": widths_text(variant.agent)})
             print(", ".join(f"{k} {v:.3g}" if isinstance(v, float) else f"{k} {v}" for k, v in rows[-1].items()), flush=True)
     if OUTPUT.value:
         folder = pathlib.Path(OUTPUT.value)
         folder.mkdir(parents=True, exist_ok=True)
         figure(rows, folder / "compaction.png")
         (folder / "README.md").write_text(readme(rows, rate))
-        with (folder / "table.csv").open("w", newline="") as file:
-            writer = csv.DictWriter(file, list(dict.fromkeys(key for row in rows for key in row)))
-            writer.writeheader()
-            writer.writerows(rows)
+        (folder / "table.csv").write_text(csv_text(rows))
 
 
 if __name__ == "__main__":

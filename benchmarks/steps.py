@@ -14,17 +14,17 @@ import json
 import os
 import pathlib
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from absl import app, flags
+from torch_peer import TorchPeer, save_log
 
 import jaxprune as jp
+from jaxprune.reporting.tables import widths_text
 from jaxprune.training.loop import train_blocks
 from jaxprune.training.sweep import versions
 
@@ -63,41 +63,8 @@ class Ours:
         jax.block_until_ready(metrics)
         return time.perf_counter() - start
 
-    def widths(self) -> str:
-        by_network = {}
-        for name in self.agent.order:
-            by_network[name] = "-".join(str(group.size) for group in self.agent.groups(name))
-        return ", ".join(f"{name} {sizes}" for name, sizes in by_network.items())
-
     def state_bytes(self) -> int:
         return sum(leaf.nbytes for leaf in jax.tree.leaves(self.state))
-
-
-class Torch:
-    """The peer, in an interpreter of its own."""
-
-    def __init__(self, python: str, algo: str, path: str, rows: int):
-        server = pathlib.Path(__file__).parent / "peers" / "torch_server.py"
-        self.process = subprocess.Popen(
-            [python, str(server), algo, path, str(rows), str(THREADS.value)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        self._read()
-
-    def _read(self) -> str:
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        if not line:
-            raise SystemExit("the PyTorch process ended; does its interpreter have torch and numpy?")
-        return line
-
-    def run(self, steps: int) -> float:
-        assert self.process.stdin is not None
-        self.process.stdin.write(f"{steps}\n")
-        self.process.stdin.flush()
-        return float(self._read())
-
-    def close(self) -> None:
-        self.process.kill()
 
 
 def variants(algo: str, dataset: jp.data.Dataset) -> dict[str, Ours]:
@@ -124,12 +91,12 @@ def variants(algo: str, dataset: jp.data.Dataset) -> dict[str, Ours]:
 def measure(algo: str, dataset: jp.data.Dataset) -> tuple[dict[str, Ours], dict[str, list[float]]]:
     """Seconds a step of every variant, a list over rounds."""
     ours = variants(algo, dataset)
-    runners: dict[str, Ours | Torch] = dict(ours)
+    runners: dict[str, Ours | TorchPeer] = dict(ours)
     with tempfile.TemporaryDirectory() as scratch:
         if TORCH_PYTHON.value:
-            path = f"{scratch}/log.npz"
-            np.savez(path, **{f.name: getattr(dataset.transitions, f.name) for f in dataclasses.fields(dataset.transitions)})
-            runners = {"PyTorch dense": Torch(TORCH_PYTHON.value, algo, path, next(iter(ours.values())).agent.config.batch_size), **ours}
+            log = save_log(dataset, f"{scratch}/log.npz")
+            rows = next(iter(ours.values())).agent.config.batch_size
+            runners = {"PyTorch dense": TorchPeer(TORCH_PYTHON.value, algo, log, rows, THREADS.value), **ours}
         steps = {}
         for name, runner in runners.items():
             runner.run(5)
@@ -140,7 +107,7 @@ def measure(algo: str, dataset: jp.data.Dataset) -> tuple[dict[str, Ours], dict[
                 times[name].append(runner.run(steps[name]) / steps[name])
             print(f"{algo} round {number + 1} of {ROUNDS.value}", file=sys.stderr)
         for runner in runners.values():
-            if isinstance(runner, Torch):
+            if isinstance(runner, TorchPeer):
                 runner.close()
     return ours, times
 
@@ -159,7 +126,7 @@ def table(algo: str, ours: dict[str, Ours], times: dict[str, list[float]]) -> li
         own = ours.get(name)
         lines.append(
             f"| {name} | {1e3 * statistics.median(seconds):.2f} | {statistics.median(ratios):.2f} [{min(ratios):.2f}, {max(ratios):.2f}] "
-            f"| {floor} | {f'{own.state_bytes():,}' if own else ''} | {own.widths() if own else ''} |"
+            f"| {floor} | {f'{own.state_bytes():,}' if own else ''} | {widths_text(own.agent) if own else ''} |"
         )
     return [*lines, ""]
 

@@ -1,7 +1,7 @@
 """What stacking runs is worth: seed-steps a second against stack size, and a 24-run sweep against 24 PyTorch processes.
 
     python -m venv /tmp/torch && /tmp/torch/bin/pip install torch==2.13.0 numpy
-    python benchmarks/sweeps.py --sweep_torch_python=/tmp/torch/bin/python --results=results/sweeps
+    python benchmarks/sweeps.py --torch_python=/tmp/torch/bin/python --output=results/sweeps
 
 The sweep is BC and BCQ at 0, 90, 95 and 99 % by SNIP, three seeds. Its time at --steps updates is extrapolated from what is measured:
 seconds of starting (scoring, pruning, compaction), of compiling (the first piece of each stack less what its updates take), and of an
@@ -13,8 +13,6 @@ faster. Evaluation is left out of both.
 from __future__ import annotations
 
 import concurrent.futures
-import csv
-import dataclasses
 import json
 import os
 import pathlib
@@ -25,22 +23,22 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from absl import app, flags
-from steps import Torch
+from torch_peer import TorchPeer, save_log
 
 import jaxprune as jp
+from jaxprune.reporting.tables import csv_text, markdown_table
 from jaxprune.training.loop import place_runs, train_blocks
 from jaxprune.training.records import read_records
 from jaxprune.training.sweep import versions
 
-TORCH_PYTHON = flags.DEFINE_string("sweep_torch_python", None, "Interpreter of an environment with torch and numpy; without it no peer.")
+TORCH_PYTHON = flags.DEFINE_string("torch_python", None, "Interpreter of an environment with torch and numpy; without it no peer.")
 STEPS = flags.DEFINE_integer("steps", 20_000, "Updates of a run that the comparison is for.", lower_bound=1)
 MEASURED = flags.DEFINE_list("measured", ["1000", "100"], "Updates measured between two evaluations, of BC and BCQ.")
 SIZES = flags.DEFINE_list("sizes", ["1", "2", "4", "8", "16"], "Stack sizes.")
 STRATEGIES = flags.DEFINE_list("strategies", ["sequential", "vectorized"], "Strategies.")
-STACK_ROUNDS = flags.DEFINE_integer("stack_rounds", 5, "Rounds of the stack sizes.", lower_bound=1)
-FOLDER = flags.DEFINE_string("results", None, "Folder to write.", required=True)
+STACK_ROUNDS = flags.DEFINE_integer("rounds", 5, "Rounds of the stack sizes.", lower_bound=1)
+FOLDER = flags.DEFINE_string("output", None, "Folder to write.", required=True)
 
 ALGOS, SPARSITIES, SEEDS = ("bc", "bcq"), (0.0, 0.9, 0.95, 0.99), (0, 1, 2)
 
@@ -110,15 +108,13 @@ def our_sweep(dataset: jp.data.Dataset, folder: pathlib.Path) -> list[dict[str, 
 
 def torch_processes(dataset: jp.data.Dataset, scratch: str, python: str) -> list[dict[str, Any]]:
     """One row an algorithm and way: seconds of starting a process, and seconds an update, counted for one run."""
-    path = f"{scratch}/log.npz"
-    np.savez(path, **{f.name: getattr(dataset.transitions, f.name) for f in dataclasses.fields(dataset.transitions)})
+    log = save_log(dataset, f"{scratch}/log.npz")
     rows, cores = [], os.cpu_count() or 1
     for algo, measured in zip(ALGOS, map(int, MEASURED.value), strict=True):
         for processes, threads in ((1, cores), (cores, 1)):
-            flags.FLAGS.threads = threads
             began = time.perf_counter()
             rows_each = jp.agents.make(algo, dataset.spec).config.batch_size
-            peers = [Torch(python, algo, path, rows_each) for _ in range(processes)]
+            peers = [TorchPeer(python, algo, log, rows_each, threads) for _ in range(processes)]
             started = time.perf_counter() - began
             with concurrent.futures.ThreadPoolExecutor(processes) as pool:
                 list(pool.map(lambda peer: peer.run(10), peers))
@@ -131,14 +127,6 @@ def torch_processes(dataset: jp.data.Dataset, scratch: str, python: str) -> list
     return rows
 
 
-def table(columns: list[str], rows: list[dict[str, Any]]) -> list[str]:
-    def cell(value: Any) -> str:
-        return f"{value:,.4g}" if isinstance(value, float) else ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-
-    lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
-    return [*lines, *("| " + " | ".join(cell(row[name]) for name in columns) + " |" for row in rows), ""]
-
-
 def main(_):
     folder = pathlib.Path(FOLDER.value)
     folder.mkdir(parents=True, exist_ok=True)
@@ -146,13 +134,13 @@ def main(_):
     text = ["# Sweeps", "", "Updates a second of dense BC, summed over the runs of a stack:", ""]
     sizes = stack_sizes(dataset)
     by_size = [{"stack": s, **{r["strategy"]: r["updates_per_s"] for r in sizes if r["stack"] == s}} for s in map(int, SIZES.value)]
-    text += table(["stack", *STRATEGIES.value], by_size)
+    text += [*markdown_table(["stack", *STRATEGIES.value], by_size), ""]
     with tempfile.TemporaryDirectory() as scratch:
         ours = our_sweep(dataset, pathlib.Path(scratch))
         peers = torch_processes(dataset, scratch, TORCH_PYTHON.value) if TORCH_PYTHON.value else []
     total = sum(row["start_s"] + row["compile_s"] + STEPS.value * row["update_s"] for row in ours)
     text += [f"24 runs (BC and BCQ, 0, 90, 95, 99 % by SNIP, three seeds) of {STEPS.value:,} updates, stacks as formed:", ""]
-    text += table(["algo", "runs", "sparsities", "executed", "start_s", "compile_s", "update_s"], ours)
+    text += [*markdown_table(["algo", "runs", "sparsities", "executed", "start_s", "compile_s", "update_s"], ours), ""]
     once = {name: sum(row[name] for row in ours) for name in ("start_s", "compile_s")}
     text += [f"In all {total / 60:,.1f} minutes ({once['start_s']:.0f} s of starting, {once['compile_s']:.0f} s of compiling)."]
     if peers:
@@ -160,14 +148,11 @@ def main(_):
         runs = len(SPARSITIES) * len(SEEDS)
         theirs = sum(runs * (row["start_s"] + STEPS.value * row["update_s"]) for row in best.values())
         text += ["", "PyTorch, dense, one process a run:", ""]
-        text += table(["algo", "processes", "threads", "start_s", "update_s"], peers)
+        text += [*markdown_table(["algo", "processes", "threads", "start_s", "update_s"], peers), ""]
         text += [f"The faster way for each: {theirs / 60:,.1f} minutes in all, {theirs / total:.2f} times ours."]
     text += ["", f"Extrapolated from the seconds above. {json.dumps(versions())}"]
     (folder / "README.md").write_text("\n".join(text) + "\n")
-    with (folder / "stacks.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(sizes[0]))
-        writer.writeheader()
-        writer.writerows(sizes)
+    (folder / "stacks.csv").write_text(csv_text(sizes))
     print((folder / "README.md").read_text())
 
 

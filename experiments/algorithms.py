@@ -6,14 +6,13 @@
 Writes OUTPUT/README.md and table.csv. Times some updates and prints an estimate first; stopped, the same command goes on.
 """
 
-import csv
 import pathlib
 import time
 from typing import Any
 
 import jax
 from absl import flags
-from arm_runs import made_by, markdown_table, run_arm
+from arm_runs import made_by, run_arm, updates_of, write_results
 from launch import command_line, launch
 from tqdm.auto import tqdm
 
@@ -64,11 +63,7 @@ def updates() -> dict[str, int]:
     """{algorithm: updates of a run}."""
     if FULL.value:
         return dict.fromkeys(ALGOS.value, FULL_STEPS)
-    if len(STEPS.value) != len(ALGOS.value):
-        raise ValueError(f"--steps={','.join(STEPS.value)}: expected one number for each of --algos={','.join(ALGOS.value)}")
-    if not all(text.isdigit() and int(text) for text in STEPS.value):
-        raise ValueError(f"--steps={','.join(STEPS.value)}: expected whole numbers above 0")
-    return dict(zip(ALGOS.value, map(int, STEPS.value), strict=True))
+    return updates_of(ALGOS.value, STEPS.value)
 
 
 def settings(algo: str, data: jp.data.Dataset, steps: int) -> dict[str, Any]:
@@ -124,15 +119,7 @@ def main():
         low, high = (jp.data.normalized_score(data.reference, found[key]) for key in ("return_min", "return_max"))
         spread = {"score_min": None if low is None else float(low), "score_max": None if high is None else float(high)}
         rows.append({"dataset": dataset, "algorithm": naming.name(algo), "arm": arm, "steps": steps[algo], **spread, **found})
-    with (output / "table.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(COLUMNS), extrasaction="ignore")
-        writer.writeheader()
-        writer.writerows(rows)
-    text = [
-        "# Algorithms, dense and pruned before training",
-        "",
-        markdown_table(COLUMNS, rows),
-        "",
+    after = [
         f"Score: normalised with D4RL's reference returns; mean of a run's last three of {EVALUATIONS.value} evaluations of "
         f"{EPISODES.value} episodes, over {SEEDS.value} seeds. Every network of an algorithm is pruned, each perceptron to the sparsity "
         "named, on 1,024 rows. Hyper-parameters are those of the authors' code (BC: ours); observations are standardised for all. IQL's "
@@ -142,8 +129,7 @@ def main():
         "",
         made_by(command_line(), time.time() - began),
     ]
-    (output / "README.md").write_text("\n".join(text) + "\n")
-    print((output / "README.md").read_text())
+    write_results(output, COLUMNS, rows, ["# Algorithms, dense and pruned before training"], after)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 import jaxprune as jp
+from jaxprune.reporting.tables import csv_text, markdown_table, widths_text
 from jaxprune.training.sweep import versions
 
 
@@ -47,27 +48,25 @@ def run_arm(folder: pathlib.Path, data: jp.data.Dataset, config: jp.SweepConfig)
             (step, float(np.mean([row["return_mean"] for rows in by_seed.values() for row in rows if row["step"] == step])))
             for step in sorted({row["step"] for row in records})
         ],
-        "widths": widths(agent),
+        "widths": widths_text(agent),
     }
 
 
-def widths(agent: jp.Agent) -> str:
-    """Hidden sizes of every network, as in `policy:112-96`."""
-    return " ".join(f"{name}:" + "-".join(str(group.size) for group in agent.groups(name)) for name in agent.order)
+def updates_of(algos: list[str], texts: list[str]) -> dict[str, int]:
+    """{algorithm: updates of a run}, from the flags --algos and --steps."""
+    if len(texts) != len(algos):
+        raise ValueError(f"--steps={','.join(texts)}: expected one number for each of --algos={','.join(algos)}")
+    if not all(text.isdigit() and int(text) for text in texts):
+        raise ValueError(f"--steps={','.join(texts)}: expected whole numbers above 0")
+    return dict(zip(algos, map(int, texts), strict=True))
 
 
-def markdown_table(columns: dict[str, str], rows: list[dict[str, Any]]) -> str:
-    """Rows under headings, numbers in a reader's digits."""
-
-    def cell(value: Any) -> str:
-        if isinstance(value, float):
-            return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
-        if isinstance(value, list):
-            return ", ".join(map(cell, value))
-        return "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
-
-    lines = ["| " + " | ".join(columns.values()) + " |", "|" + "---|" * len(columns)]
-    return "\n".join([*lines, *("| " + " | ".join(cell(row[name]) for name in columns) + " |" for row in rows)])
+def write_results(output: pathlib.Path, columns: dict[str, str], rows: list[dict[str, Any]], before: list[str], after: list[str]) -> None:
+    """OUTPUT/table.csv, and OUTPUT/README.md with the table between what is said before and after it, which is printed too."""
+    (output / "table.csv").write_text(csv_text(rows, list(columns)))
+    text = "\n".join([*before, "", *markdown_table(columns, rows), "", *after]) + "\n"
+    (output / "README.md").write_text(text)
+    print(text)
 
 
 def made_by(command: str, seconds: float) -> str:

@@ -5,7 +5,6 @@
 writes OUTPUT/table.md and OUTPUT/table.csv. With the default sizes this took about half an hour on two cores, most of it collecting.
 """
 
-import csv
 import json
 import pathlib
 import tempfile
@@ -18,6 +17,7 @@ from tqdm.auto import tqdm
 
 import jaxprune as jp
 from jaxprune.data.behaviours import LEVELS, TASKS, load_behaviour
+from jaxprune.reporting.tables import csv_text, markdown_table
 from jaxprune.training.sweep import versions
 
 TASK_NAMES = flags.DEFINE_list("tasks", list(TASKS), "Tasks.")
@@ -94,9 +94,7 @@ def markdown(rows: list[dict], seconds: float) -> str:
         f"{STEPS.value:,} updates, mean of the last three of five evaluations of {EPISODES.value} episodes, over {SEEDS.value} seeds "
         "(mean, min, max).",
         "",
-        "| " + " | ".join(COLUMNS.values()) + " |",
-        "|" + "---|" * len(COLUMNS),
-        *("| " + " | ".join(cell(row[name]) for name in COLUMNS) + " |" for row in rows),
+        *markdown_table(COLUMNS, rows, cell),
         "",
         "Behaviour policies (PPO, on halfcheetah SAC; environment steps of each snapshot, in the order of the data):",
         "",
@@ -120,10 +118,7 @@ def main():
         for task, level in tqdm(pairs, disable=None):
             rows.append(describe(task, level, pathlib.Path(scratch)))
     (output / "table.md").write_text(markdown(rows, time.time() - start))
-    with (output / "table.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(COLUMNS), extrasaction="ignore")
-        writer.writeheader()
-        writer.writerows(rows)
+    (output / "table.csv").write_text(csv_text(rows, list(COLUMNS)))
     print((output / "table.md").read_text())
 
 

@@ -6,12 +6,11 @@ Arms at one sparsity: dense; CroP-U (weights) and CroP-S (units), at initialisat
 Writes OUTPUT/README.md, table.csv and curves.png. Prints an estimate of its time first; stopped, the same command goes on.
 """
 
-import csv
 import pathlib
 import time
 
 from absl import flags
-from arm_runs import made_by, markdown_table, run_arm
+from arm_runs import made_by, run_arm, updates_of, write_results
 from launch import command_line, launch
 from tqdm.auto import tqdm
 
@@ -77,9 +76,7 @@ def figure(rows, path: pathlib.Path) -> None:
 
 def main():
     output, work = pathlib.Path(OUTPUT.value), pathlib.Path(WORK.value)
-    if len(STEPS.value) != len(ALGOS.value):
-        raise ValueError(f"--steps={','.join(STEPS.value)}: expected one number for each of --algos={','.join(ALGOS.value)}")
-    steps = dict(zip(ALGOS.value, map(int, STEPS.value), strict=True))
+    steps = updates_of(ALGOS.value, STEPS.value)
     output.mkdir(parents=True, exist_ok=True)
     full = sum(steps[algo] * _MS.get(algo, 5.0) / 1e3 for algo in ALGOS.value) * SEEDS.value * len(DATASETS.value)
     print(
@@ -95,25 +92,15 @@ def main():
         config = jp.SweepConfig(**{"dataset": dataset, "algos": (algo,), **shared, **timing, **ARMS[arm]})
         rows.append({"dataset": dataset, "algo": algo, "arm": arm, **run_arm(folder, loaded[dataset], config)})
     figure(rows, output / "curves.png")
-    with (output / "table.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(COLUMNS), extrasaction="ignore")
-        writer.writeheader()
-        writer.writerows(rows)
-    text = [
-        f"# Before training or early in it, {SPARSITY.value:.0%} of the weights removed",
-        "",
-        "![Learning curves](curves.png)",
-        "",
-        markdown_table(COLUMNS, rows),
-        "",
+    after = [
         f"Return: mean of a run's last three evaluations of {EPISODES.value} episodes, over {SEEDS.value} seeds. The detector looks every "
         "tenth of the run and prunes at half of it at the latest; θ_ref is the first check and the threshold the authors' code's, for "
         "units the paper's. Seconds a run: all updates, dense ones before pruning and compilation included, evaluation left out.",
         "",
         made_by(command_line(), time.time() - began),
     ]
-    (output / "README.md").write_text("\n".join(text) + "\n")
-    print((output / "README.md").read_text())
+    title = f"# Before training or early in it, {SPARSITY.value:.0%} of the weights removed"
+    write_results(output, COLUMNS, rows, [title, "", "![Learning curves](curves.png)"], after)
 
 
 if __name__ == "__main__":

@@ -6,12 +6,11 @@ The knob is the inner density: units are removed until the kept weights fill tha
 units. Writes OUTPUT/README.md, table.csv and hybrid.png. Prints an estimate of its time first; stopped, the same command goes on.
 """
 
-import csv
 import pathlib
 import time
 
 from absl import flags
-from arm_runs import made_by, markdown_table, run_arm
+from arm_runs import made_by, run_arm, updates_of, write_results
 from launch import command_line, launch
 from tqdm.auto import tqdm
 
@@ -69,8 +68,6 @@ def figure(rows, path: pathlib.Path) -> None:
 
 def main():
     output, work = pathlib.Path(OUTPUT.value), pathlib.Path(WORK.value)
-    if len(STEPS.value) != len(ALGOS.value):
-        raise ValueError(f"--steps={','.join(STEPS.value)}: expected one number for each of --algos={','.join(ALGOS.value)}")
     output.mkdir(parents=True, exist_ok=True)
     pruned = {"criteria": (CRITERION.value,), "sparsities": (SPARSITY.value,)}
     arms = {"dense": {"criteria": (), "sparsities": (0.0,)}, "weights": pruned}
@@ -78,7 +75,7 @@ def main():
         knob = {"structure": "hybrid", "inner_density": float(density), "unit_criterion": UNIT_CRITERION.value}
         arms[f"hybrid {density}"] = {**pruned, **knob}
     arms["units"] = {**pruned, "structure": "units", "criteria": (UNIT_CRITERION.value,)}
-    steps = dict(zip(ALGOS.value, map(int, STEPS.value), strict=True))
+    steps = updates_of(ALGOS.value, STEPS.value)
     seconds = sum(steps[algo] * {"bc": 1.0, "bcq": 25.0}.get(algo, 5.0) / 1e3 for algo in ALGOS.value) * SEEDS.value
     print(f"{len(arms) * len(ALGOS.value)} arms of {SEEDS.value} seeds: about {seconds * 2.5 / 60:.0f} minutes on two cores")
     began, rows, dataset = time.time(), [], jp.data.load(DATASET.value)
@@ -88,24 +85,14 @@ def main():
         config = jp.SweepConfig(**{**shared, **timing, **arms[arm]})
         rows.append({"algo": algo, "arm": arm, **run_arm(work / f"{algo}-{arm.replace(' ', '-')}", dataset, config)})
     figure(rows, output / "hybrid.png")
-    with (output / "table.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(COLUMNS), extrasaction="ignore")
-        writer.writeheader()
-        writer.writerows(rows)
-    text = [
-        f"# Between weights and units, {SPARSITY.value:.0%} of the weights removed",
-        "",
-        "![Return against step time](hybrid.png)",
-        "",
-        markdown_table(COLUMNS, rows),
-        "",
+    after = [
         f"{DATASET.value}. Return: mean of a run's last three evaluations of {EPISODES.value} episodes, over {SEEDS.value} seeds (bars: "
         "lowest and highest). Every pruned arm of an algorithm keeps the same number of weights, units as many as fit.",
         "",
         made_by(command_line(), time.time() - began),
     ]
-    (output / "README.md").write_text("\n".join(text) + "\n")
-    print((output / "README.md").read_text())
+    title = f"# Between weights and units, {SPARSITY.value:.0%} of the weights removed"
+    write_results(output, COLUMNS, rows, [title, "", "![Return against step time](hybrid.png)"], after)
 
 
 if __name__ == "__main__":
