@@ -90,7 +90,14 @@ def prunable_size(params: Any, prunable: Prunable = is_kernel) -> int:
 
 
 def apply_masks(tree: Any, masks: Any) -> Any:
-    """`tree` with exactly 0.0 wherever the mask is False."""
+    """`tree` with exactly 0.0 wherever the mask is False.
+
+    Examples:
+      >>> import jax.numpy as jnp
+      >>> import jaxprune as jp
+      >>> jp.apply_masks({"w": jnp.array([1.0, jnp.nan, 3.0])}, {"w": jnp.array([True, False, True])})["w"].tolist()
+      [1.0, 0.0, 3.0]
+    """
     return jax.tree.map(lambda leaf, mask: jnp.where(mask, leaf, jnp.zeros((), leaf.dtype)), tree, masks)
 
 
@@ -106,6 +113,16 @@ class UnitGroup:
       consumers: (leaf path, axis, offset) of the arrays that read them; unit j is at index offset + j of the axis.
       members: 0 for a plain network; M for a stack of M networks whose leaves carry a leading axis of M. Axes count that axis, which is
         never a fan.
+
+    Examples:
+      The hidden layer of {first: {kernel: [3, 8], bias: [8]}, second: {kernel: [8, 1], bias: [1]}}:
+
+      >>> import jax
+      >>> import jaxprune as jp
+      >>> made, read = [("first/kernel", 1), ("first/bias", 0)], [("second/kernel", 0, 0)]
+      >>> hidden = jp.UnitGroup("hidden", size=8, activation=jax.nn.relu, producers=made, consumers=read)
+      >>> hidden.consumers
+      (('second/kernel', 0, 0),)
     """
 
     name: str

@@ -33,6 +33,11 @@ def normalized_score(reference: str | tuple[float, float] | None, returns) -> np
 
     Returns:
       Scores of the shape of `returns`, or None where the reference is not known.
+
+    Examples:
+      >>> import jaxprune as jp
+      >>> jp.data.normalized_score((100.0, 300.0), [100.0, 200.0, 300.0]).tolist()
+      [0.0, 50.0, 100.0]
     """
     if isinstance(reference, str):
         reference = reference_returns(reference)

@@ -279,6 +279,19 @@ def compact_tree(
     Raises:
       TypeError: traced masks.
       ValueError: the groups do not fit the leaves, or a width too small.
+
+    Examples:
+      Nothing reads the first of two units, so it goes:
+
+      >>> import jax
+      >>> import jax.numpy as jnp
+      >>> import jaxprune as jp
+      >>> hidden = jp.UnitGroup("hidden", 2, jax.nn.relu, producers=[("first/kernel", 1)], consumers=[("second/kernel", 0, 0)])
+      >>> params = {"first": {"kernel": jnp.array([[1.0, 2.0]])}, "second": {"kernel": jnp.array([[3.0], [4.0]])}}
+      >>> masks = {"first": {"kernel": jnp.array([[True, True]])}, "second": {"kernel": jnp.array([[False], [True]])}}
+      >>> small, small_masks, plan = jp.compact_tree(params, masks, [hidden])
+      >>> small["first"]["kernel"].tolist(), small["second"]["kernel"].tolist(), plan.widths
+      ([[2.0]], [[4.0]], {'hidden': 1})
     """
     live, constants = live_units(masks, groups)
     params = jax.tree.map(lambda leaf, mask: np.where(mask, leaf, np.zeros((), leaf.dtype)), params, masks)

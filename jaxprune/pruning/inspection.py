@@ -109,6 +109,17 @@ def effective_density(params: Any, masks: Any, groups: Sequence[UnitGroup], *, p
       masks: its masks.
       groups: its hidden layers.
       prunable: which leaves are kernels.
+
+    Examples:
+      Half of the weights are kept, but the only fed unit is not heard, and the only heard one is not fed:
+
+      >>> import jax
+      >>> import jax.numpy as jnp
+      >>> import jaxprune as jp
+      >>> hidden = jp.UnitGroup("hidden", 2, jax.nn.relu, producers=[("first/kernel", 1)], consumers=[("second/kernel", 0, 0)])
+      >>> masks = {"first": {"kernel": jnp.array([[True, False]])}, "second": {"kernel": jnp.array([[False], [True]])}}
+      >>> float(jp.density(masks)), float(jp.effective_density(masks, masks, [hidden]))
+      (0.5, 0.0)
     """
     total = sum(leaf.size for leaf in prunable_leaves(params, prunable).values())
     live = sum(jnp.sum(leaf, dtype=jnp.int32) for leaf in effective_masks(masks, groups, prunable=prunable).values())
@@ -139,7 +150,15 @@ def count_units(masks: Any, groups: Sequence[UnitGroup], *, prunable: Prunable =
 
 
 def jaccard(a: Any, b: Any, *, prunable: Prunable = is_kernel) -> jax.Array:
-    """|a ∧ b| / |a ∨ b| over the prunable weights of two masks, a float32 scalar; 1 where both keep nothing."""
+    """|a ∧ b| / |a ∨ b| over the prunable weights of two masks, a float32 scalar; 1 where both keep nothing.
+
+    Examples:
+      >>> import jax.numpy as jnp
+      >>> import jaxprune as jp
+      >>> a, b = jnp.array([[True, True, True, False]]), jnp.array([[False, True, False, True]])
+      >>> float(jp.jaccard({"w": a}, {"w": b}))  # one in common, four in either
+      0.25
+    """
     first, second = prunable_leaves(a, prunable), prunable_leaves(b, prunable)
     both = sum(jnp.sum(first[name] & second[name], dtype=jnp.int32) for name in first)
     either = sum(jnp.sum(first[name] | second[name], dtype=jnp.int32) for name in first)

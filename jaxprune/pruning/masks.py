@@ -33,6 +33,13 @@ def kept_count(sparsity: Any, n: int) -> int:
     Raises:
       TypeError: sparsity is traced, or no number (a bool is none).
       ValueError: sparsity is outside [0, 1] or not finite, or n is negative.
+
+    Examples:
+      >>> import jaxprune as jp
+      >>> jp.kept_count(0.95, 69_120)
+      3456
+      >>> jp.kept_count(0.93, 50)  # 3.5, where binary fractions have 3.4999…
+      4
     """
     if isinstance(sparsity, Tracer):
         raise TypeError("kept_count runs on the host: compute the count outside jit and pass it in as an int32")
@@ -99,6 +106,13 @@ def select(scores: Any, keep: Any) -> Any:
     Raises:
       TypeError: keep is not an integer.
       ValueError: keep is outside [0, number of scores] (checked where it is concrete).
+
+    Examples:
+      >>> import jax.numpy as jnp
+      >>> import jaxprune as jp
+      >>> masks = jp.select({"a": jnp.array([3.0, 1.0]), "b": jnp.array([2.0, 5.0])}, 2)
+      >>> masks["a"].tolist(), masks["b"].tolist()
+      ([True, False], [False, True])
     """
     check_count(keep, sum(np.size(leaf) for leaf in jax.tree.leaves(scores)))
     return jax.tree.map(lambda rank: rank < keep, ranks(scores))
@@ -110,7 +124,15 @@ def dense_masks(params: Any) -> Any:
 
 
 def density(masks: Any, *, prunable: Prunable = is_kernel) -> jax.Array:
-    """The fraction of prunable weights kept, a float32 scalar; 1 − density is the sparsity reached."""
+    """The fraction of prunable weights kept, a float32 scalar; 1 − density is the sparsity reached.
+
+    Examples:
+      >>> import jax.numpy as jnp
+      >>> import jaxprune as jp
+      >>> masks = {"kernel": jnp.array([[True, False], [False, False]]), "bias": jnp.array([True, True])}
+      >>> float(jp.density(masks))  # the bias does not count
+      0.25
+    """
     leaves = list(prunable_leaves(masks, prunable).values())
     kept = sum(jnp.sum(leaf, dtype=jnp.int32) for leaf in leaves)
     return jnp.asarray(kept, jnp.float32) / max(1, sum(leaf.size for leaf in leaves))

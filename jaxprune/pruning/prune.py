@@ -253,6 +253,18 @@ def prune(
       ValueError: nothing is prunable, an unknown name, a sparsity outside [0, 1] or traced, scores that are NaN or all zero, a floor that
         does not fit, or masks that are traced where the division of a budget between layers depends on them (`uniform`, `erk`, and a floor
         that may not fit).
+
+    Examples:
+      The outputs are 4 and −1.5, so the gradient is 8 in the first column and −3 in the second, and |θ ⊙ g| is 8, 6, 24 and 1.5:
+
+      >>> import jax.numpy as jnp
+      >>> import jaxprune as jp
+      >>> params = {"w": jnp.array([[1.0, -2.0], [3.0, 0.5]]), "b": jnp.zeros(2)}
+      >>> def loss(params, rows):
+      ...     return jnp.sum((rows @ params["w"] + params["b"]) ** 2)
+      >>> masks = jp.prune(loss, params, jnp.ones((1, 2)), criterion="snip", sparsity=0.5)
+      >>> masks["w"].tolist(), masks["b"].tolist()
+      ([[True, False], [True, False]], [True, True])
     """
     criterion = registered_name(criterion)
     if not prunable_leaves(params, prunable):
