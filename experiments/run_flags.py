@@ -55,6 +55,7 @@ MAX_STACK = flags.DEFINE_integer("max_stack", None, "At most this many runs in o
 CHECKPOINT_EVERY = flags.DEFINE_integer("checkpoint_every", 1, "Evaluations between two checkpoints to resume from.")
 BACKEND = flags.DEFINE_string("backend", "auto", "Environment stepping: envpool, gymnasium or auto.")
 EVALUATE = flags.DEFINE_bool("evaluate", True, "Run episodes in the environment.")
+OVERLAP = flags.DEFINE_bool("overlap", None, "Evaluate while the next updates are made; by default on accelerators only.")
 OUTPUT = flags.DEFINE_string("output", None, "Folder to write.", required=True)
 TENSORBOARD = flags.DEFINE_bool("tensorboard", False, "Write TensorBoard event files too, one a run.")
 WANDB = flags.DEFINE_string("wandb", None, "Log to this project of Weights & Biases too.")
@@ -104,7 +105,7 @@ def sweep_config(**more) -> SweepConfig:
     shared = (
         *(DATASET, ENV_ID, STEPS, EVAL_EVERY, EPISODES, BATCH_SIZE, PRUNE_ROWS, NETWORKS, ROUNDS, SCHEDULE, ALLOCATION, FLOOR, BUDGET),
         *(STRUCTURE, UNIT_CRITERION, TARGET, INNER_DENSITY, CURVATURE, WHEN, CHECK_EVERY, THRESHOLD, REFERENCE, CAP, SCOPE, TOTAL),
-        *(RESTART_OPTIMIZER, COMPACT, CLIP_ACTIONS, MAX_EPISODE_STEPS, STRATEGY, MAX_STACK, CHECKPOINT_EVERY, BACKEND, EVALUATE),
+        *(RESTART_OPTIMIZER, COMPACT, CLIP_ACTIONS, MAX_EPISODE_STEPS, STRATEGY, MAX_STACK, CHECKPOINT_EVERY, BACKEND, EVALUATE, OVERLAP),
     )
     values: dict[str, Any] = {flag.name: flag.value for flag in shared} | {"lambda_": LAMBDA.value} | more
     settings = {flag.name: flag.value for flag in (NORMALIZE, INIT, LEARNING_RATE) if flag.value is not None}

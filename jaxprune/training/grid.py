@@ -59,6 +59,7 @@ class SweepConfig:
       checkpoint_every: evaluations of a stack between two checkpoints to resume from.
       backend: of the evaluation, see `jaxprune.environments.make_batched`.
       evaluate: whether to run episodes at all.
+      overlap: whether a stack trains on while it is evaluated; by default where it trains on an accelerator. The results are the same.
     """
 
     dataset: str
@@ -103,6 +104,7 @@ class SweepConfig:
     checkpoint_every: int = 1
     backend: str = "auto"
     evaluate: bool = True
+    overlap: bool | None = None
 
     def __post_init__(self):
         for name in ("algos", "criteria", "sparsities", "seeds", "networks"):

@@ -16,7 +16,7 @@ from jaxprune.training.arms import split
 from jaxprune.training.early import Waiting
 from jaxprune.training.grid import Run
 from jaxprune.training.loop import add_metrics, advance_in_pieces, mean_metrics
-from jaxprune.training.session import Session
+from jaxprune.training.session import Session, all_finite
 from jaxprune.training.start import Origin, RunKeys, Start, curvature_of, prune_run, tell
 from jaxprune.training.stopping import StopRequest
 
@@ -158,11 +158,13 @@ class DenseTrunk:
         """Add the rows of the runs that are not pruned yet, or not wholly."""
         one = jax.tree.map(lambda leaf: leaf[None], branch.state)
         runs = list(branch.runs)
-        returns, seconds = self.session.evaluate(branch.agent, one, runs[:1], done)
+        returns, seconds = self.session.evaluate(branch.agent, branch.agent.policy(one), runs[:1], done)
         self.evaluated += seconds
         metrics = {name: jnp.asarray(value)[None] for name, value in mean_metrics(branch.totals).items()}
-        branch.totals = {}
+        branch.totals, finite = {}, all_finite(one)
         for run in runs:
             info = branch.runs[run].info(branch.state)
             origin = Origin(run, info, done, start_s=self.start_s[run], dense_s=branch.trained)
-            self.earlier[run] += self.session.rows(branch.agent, one, [origin], done, returns, metrics, wall_s=0.0, eval_s=self.evaluated)
+            self.earlier[run] += self.session.rows(
+                branch.agent, finite, [origin], done, returns, metrics, wall_s=0.0, eval_s=self.evaluated
+            )

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxprune.agents.base import Agent, AgentState
+from jaxprune.agents.base import Agent, AgentState, Policy
 from jaxprune.data.reference import normalized_score
 from jaxprune.data.transitions import Dataset, Transitions
 from jaxprune.training.evaluation import evaluate_stack
@@ -54,13 +54,18 @@ class Session:
         """Rows an update."""
         return self.config.batch_size or agent.config.batch_size
 
-    def evaluate(self, agent: Agent, state: AgentState, runs: Sequence[Run], step: int) -> tuple[np.ndarray, float]:
+    @property
+    def overlap(self) -> bool:
+        """Whether stacks are evaluated while they train on: where environments step on other hardware than updates are made on."""
+        return jax.default_backend() != "cpu" if self.config.overlap is None else self.config.overlap
+
+    def evaluate(self, agent: Agent, policies: Policy, runs: Sequence[Run], step: int) -> tuple[np.ndarray, float]:
         """Returns [runs, episodes] of a stack after `step` updates, NaN without an environment, and the seconds it took."""
         config, began = self.config, time.perf_counter()
         returns = np.full((len(runs), config.episodes), np.nan)
         if config.evaluate and self.env_id is not None:
             seeds = [(run.seed, step) for run in runs]
-            policy = jax.tree.map(lambda leaf: leaf[: len(runs)], agent.policy(state))
+            policy = jax.tree.map(lambda leaf: leaf[: len(runs)], policies)
             returns = evaluate_stack(agent, policy, self.env_id, episodes=config.episodes, seeds=seeds, backend=config.backend)
         return returns, time.perf_counter() - began
 
@@ -74,7 +79,7 @@ class Session:
     def rows(
         self,
         agent: Agent,
-        state: AgentState,
+        finite: np.ndarray,
         origins: Sequence[Origin],
         step: int,
         returns: np.ndarray,
@@ -83,8 +88,7 @@ class Session:
         wall_s: float,
         eval_s: float,
     ) -> list[dict[str, Any]]:
-        """One row a run of a stack, after `step` updates."""
-        finite = np.asarray(jax.vmap(_all_finite)(state.params))
+        """One row a run of a stack, after `step` updates; `finite` is what `all_finite` says of its state."""
         metrics = {name: np.asarray(values) for name, values in metrics.items()}
         for origin, good in zip(origins, finite, strict=False):
             if not good:
@@ -122,8 +126,13 @@ class Session:
         return {**self.about(run), "step": 0, "return_mean": None, "score": None, "status": "failed", "reason": str(error)}
 
 
-def _all_finite(params: Any) -> jax.Array:
-    return jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(params)]).all()
+def all_finite(state: AgentState) -> np.ndarray:
+    """Of every run of a stack, whether its parameters are numbers: [runs] bool."""
+
+    def one(params: Any) -> jax.Array:
+        return jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(params)]).all()
+
+    return np.asarray(jax.vmap(one)(state.params))
 
 
 def number(value: Any) -> float | None:

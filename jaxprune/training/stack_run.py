@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -13,7 +14,7 @@ import jax.numpy as jnp
 from jaxprune.training.checkpoint import save_run
 from jaxprune.training.journal import Carry, Journal
 from jaxprune.training.loop import add_metrics, advance, mean_metrics, place_runs
-from jaxprune.training.session import Session
+from jaxprune.training.session import Session, all_finite
 from jaxprune.training.start import RunKeys
 from jaxprune.training.stopping import StopRequest
 
@@ -42,55 +43,91 @@ def run_stack(carry: Carry, session: Session, journal: Journal, stop: StopReques
     piece = max(1, PIECE // agent.period) * agent.period
     keys = jnp.stack([RunKeys.of(origin.run.seed).train for origin in origins])
     state, keys = place_runs((carry.stack.state, keys), strategy)
-    evaluations = 0
     if carry.recorded < 0:
         earlier = [row for origin in origins for row in origin.earlier]
         journal.folder.append(earlier)
         session.tell(earlier)
         carry.recorded = 0
-    while True:
-        on_grid = carry.step > 0 and (carry.step % config.eval_every == 0 or carry.step >= end)
-        if on_grid and carry.recorded < carry.step:
-            _record(carry, state, session, journal)
-            evaluations += 1
-            if carry.step < end and evaluations % config.checkpoint_every == 0:
+    with ThreadPoolExecutor(1) as beside:
+        evaluation, evaluations = None, 0
+        while True:
+            on_grid = carry.step > 0 and (carry.step % config.eval_every == 0 or carry.step >= end)
+            if on_grid and carry.recorded < carry.step:
+                if evaluation is not None:
+                    evaluation.record()
+                evaluations += 1
+                due = carry.step < end and evaluations % config.checkpoint_every == 0
+                if due and session.overlap:
+                    # Of before this evaluation: who goes on from here makes it again.
+                    _save(carry, state, journal)
+                evaluation = _Evaluation(carry, state, session, journal, beside if session.overlap else None)
+                if not session.overlap or carry.step >= end:
+                    evaluation.record()
+                    evaluation = None
+                if due and not session.overlap:
+                    _save(carry, state, journal)
+            if carry.step >= end:
+                break
+            if stop:
+                if evaluation is not None:
+                    evaluation.record()
                 _save(carry, state, journal)
-        if carry.step >= end:
-            break
-        if stop:
-            _save(carry, state, journal)
-            stop.leave_if_asked()
-        now = min(piece, config.eval_every - carry.step % config.eval_every, end - carry.step)
-        began = time.perf_counter()
-        state, metrics = advance(
-            agent,
-            state,
-            keys,
-            session.transitions,
-            now,
-            batch_size=session.batch_size(agent),
-            phase=carry.step % agent.period,
-            stacked=strategy,
-        )
-        jax.block_until_ready(state.step)
-        carry.trained += time.perf_counter() - began
-        add_metrics(carry.totals, metrics, now)
-        carry.step += now
-        report(now * len(origins))
+                stop.leave_if_asked()
+            now = min(piece, config.eval_every - carry.step % config.eval_every, end - carry.step)
+            began = time.perf_counter()
+            state, metrics = advance(
+                agent,
+                state,
+                keys,
+                session.transitions,
+                now,
+                batch_size=session.batch_size(agent),
+                phase=carry.step % agent.period,
+                stacked=strategy,
+            )
+            jax.block_until_ready(state.step)
+            carry.trained += time.perf_counter() - began
+            add_metrics(carry.totals, metrics, now)
+            carry.step += now
+            report(now * len(origins))
     _finish(carry, state, session, journal)
 
 
-def _record(carry: Carry, state: Any, session: Session, journal: Journal) -> None:
-    agent, origins = carry.stack.agent, carry.stack.origins
-    returns, seconds = session.evaluate(agent, state, [origin.run for origin in origins], carry.step)
-    carry.evaluated += seconds
-    metrics = mean_metrics(carry.totals)
-    times = {"wall_s": carry.trained, "eval_s": carry.evaluated}
-    rows = session.rows(agent, state, origins, carry.step, returns, metrics, **times)
-    journal.folder.append(rows)
-    session.tell(rows)
-    _log_line(rows, (carry.step - carry.began) * len(rows))
-    carry.totals, carry.recorded = {}, carry.step
+class _Evaluation:
+    """Of a stack as it is now: at once, or `beside` what it does next.
+
+    Args:
+      carry: of the stack; its means of metrics begin anew.
+      state: of the stack, which may be donated afterwards.
+      session: the sweep.
+      journal: of the sweep.
+      beside: where to run it; None to run it here.
+    """
+
+    def __init__(self, carry: Carry, state: Any, session: Session, journal: Journal, beside: Executor | None):
+        self.carry, self.session, self.journal = carry, session, journal
+        self.step, self.trained, self.finite = carry.step, carry.trained, all_finite(state)
+        self.metrics, carry.totals = mean_metrics(carry.totals), {}
+        agent, runs = carry.stack.agent, [origin.run for origin in carry.stack.origins]
+        policies = agent.policy(state)
+        if beside is None:
+            self.found = session.evaluate(agent, policies, runs, self.step)
+            return
+        # A copy outlives the state; on one device, it waits for no other.
+        copied = jax.device_put(jax.tree.map(jnp.copy, policies), jax.local_devices()[0])
+        self.coming = beside.submit(session.evaluate, agent, copied, runs, self.step)
+
+    def record(self) -> None:
+        """Add its rows, once it is done."""
+        carry, session = self.carry, self.session
+        returns, seconds = self.coming.result() if hasattr(self, "coming") else self.found
+        carry.evaluated += seconds
+        times = {"wall_s": self.trained, "eval_s": carry.evaluated}
+        rows = session.rows(carry.stack.agent, self.finite, carry.stack.origins, self.step, returns, self.metrics, **times)
+        self.journal.folder.append(rows)
+        session.tell(rows)
+        _log_line(rows, (self.step - carry.began) * len(rows))
+        carry.recorded = self.step
 
 
 def _log_line(rows: list[dict[str, Any]], updates: int) -> None:

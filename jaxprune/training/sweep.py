@@ -37,7 +37,7 @@ from jaxprune.training.stopping import Stopped, StopRequest, listening
 log = logging.getLogger("jaxprune")
 
 # May differ between a sweep and its resumption.
-_FREE = ("command", "versions", "checkpoint_every")
+_FREE = ("command", "versions", "checkpoint_every", "overlap")
 
 
 def sweep(
@@ -107,7 +107,7 @@ def sweep(
                 each.close()
     hosts.wait_for_all("trained")
     if not folder.part:
-        _report(folder, described)
+        _report(folder, described, stopped=stopped is not None, progress=progress)
     hosts.wait_for_all("reported")
     if stopped is not None:
         raise stopped
@@ -220,23 +220,15 @@ def _check_same(folder: OutputFolder, described: dict[str, Any]) -> None:
         log.warning("%s was begun with other versions or hardware (%s): the bits may differ", folder.path, before.get("versions"))
 
 
-def _report(folder: OutputFolder, described: dict[str, Any]) -> None:
-    """Merged records and the report, by the first process."""
+def _report(folder: OutputFolder, described: dict[str, Any], *, stopped: bool, progress: bool) -> None:
+    """Merged records and the report, by the first process; one that is to stop reads no states for it."""
     from jaxprune.reporting import write_report
+    from jaxprune.training.saved_runs import report_inputs
 
     records = folder.merge()
     if any(record["status"] == "ok" or record["step"] for record in records):
-        layers = []
-        for run_id in dict.fromkeys(record["run_id"] for record in records):
-            about = folder.path / "runs" / run_id / "agent.json"
-            if about.exists():
-                layers += _layer_rows(json.loads(about.read_text()))
-        write_report(folder.path / "report.html", records, described, layers=layers)
-
-
-def _layer_rows(about: dict[str, Any]) -> list[dict[str, Any]]:
-    run = {name: about[name] for name in ("algo", "criterion", "sparsity", "seed")}
-    return [{**run, "layer": name, "kept": kept, "total": total} for name, (kept, total) in about["layers"].items()]
+        inputs = report_inputs(folder.path, records, states=not stopped, progress=progress)
+        write_report(folder.path / "report.html", records, described, **inputs)
 
 
 def _described(config: SweepConfig, dataset: Dataset, env_id: str | None, command: str) -> dict[str, Any]:
