@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import pathlib
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 import jaxprune as jp
+from jaxprune.files import write_whole
+from jaxprune.reporting import naming
+from jaxprune.reporting.summary import Run, cells_of, runs_of
 from jaxprune.reporting.tables import csv_text, markdown_table, widths_text
 from jaxprune.training.sweep import versions
 
@@ -52,6 +56,104 @@ def run_arm(folder: pathlib.Path, data: jp.data.Dataset, config: jp.SweepConfig)
     }
 
 
+def sweep_runs(folder: pathlib.Path, data: jp.data.Dataset, config: jp.SweepConfig, *, progress: bool = False) -> tuple[list[Run], float]:
+    """Run a sweep (or go on with it); its runs, and the seconds they took, starting, evaluation and compilation included."""
+    last: dict[str, dict[str, Any]] = {}
+    records = jp.sweep(config, folder, dataset=data, resume=True, progress=progress)
+    for record in records:
+        last[record["run_id"]] = record
+    done = [record for record in last.values() if "stack" in record]
+    return runs_of(records), sum(r["start_s"] + r["dense_s"] + (r["wall_s"] + r["eval_s"]) / r["stack"] for r in done)
+
+
+def returns_of(runs: Iterable[Run]) -> dict[tuple[str, float], dict[int, float]]:
+    """{(criterion, sparsity): {seed: mean return of the last three evaluations}} of the runs that finished."""
+    found: dict[tuple[str, float], dict[int, float]] = {}
+    for run in runs:
+        if run.failure is None:
+            found.setdefault((run.series.criterion, run.sparsity), {})[run.seed] = run.final
+    return found
+
+
+def cell_rows(runs: Sequence[Run], **names: Any) -> list[dict[str, Any]]:
+    """A row for all seeds of a criterion and sparsity: names, return, score and the ratio to dense with their spread, kept, seeds, failed.
+
+    `spread` says what low and high are: the range of the seeds, or the bootstrap interval of their mean.
+    """
+    rows = []
+    for cell in cells_of(runs):
+        row: dict[str, Any] = {**names, "criterion": naming.name(cell.series.criterion), "sparsity": cell.sparsity}
+        if cell.returns is not None:
+            row |= {"return_mean": cell.returns.mean, "return_low": cell.returns.low, "return_high": cell.returns.high}
+            row |= {"spread": cell.returns.kind, "score": None if cell.scores is None else cell.scores.mean}
+            row["of_dense"] = None if cell.of_dense is None else cell.of_dense.value
+        row |= {"kept": None if cell.kept is None else cell.kept[0], "total": cell.total, "seeds": len(cell.runs)}
+        rows.append({**row, "failed": "; ".join(f"seed {run.seed}: {run.failure}" for run in cell.failed)})
+    return rows
+
+
+def failures_told(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A sentence for every row of `cell_rows` with failed runs."""
+    return [
+        f"Failed, in no number above: {row['dataset']}, {row['criterion']} at {naming.percent(row['sparsity'])} ({row['failed']})."
+        for row in rows
+        if row["failed"]
+    ]
+
+
+def authors_settings(algo: str, data: jp.data.Dataset, steps: int | None = None) -> dict[str, Any]:
+    """What an algorithm's authors set by data set, and by the length of a run where that is given."""
+    if algo != "iql":
+        return {}
+    returns = data.report.return_statistics
+    gap = returns["max"] - returns["min"]
+    return {"reward_scale": 1000 / gap if gap else 1.0, **({} if steps is None else {"max_steps": steps})}
+
+
+class KeptRows:
+    """Rows that are on disk as soon as they are made: after a stop, what is there is not made again.
+
+    Args:
+      path: of the file, JSON lines; made if absent.
+      settings: what the rows depend on.
+
+    Raises:
+      ValueError: the file was begun with other settings.
+    """
+
+    def __init__(self, path: pathlib.Path, settings: Mapping[str, Any]):
+        self.path, self.rows = path, {}
+        head = json.dumps(settings, sort_keys=True)
+        lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+        # A line that was being written when the process was killed has no end.
+        lines = [line for line in lines if line.endswith("\n")]
+        if lines and lines[0].strip() != head:
+            raise ValueError(f"{path} was begun with {lines[0].strip()}, not {head}; name another --work folder, or delete it")
+        for line in lines[1:]:
+            key, rows = json.loads(line)
+            self.rows[key] = rows
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, "".join(lines) or head + "\n")
+
+    def add(self, key: str, rows: Any) -> None:
+        """Keep what was made under a key."""
+        self.rows[key] = rows
+        with self.path.open("a") as file:
+            file.write(json.dumps([key, rows]) + "\n")
+
+
+def numbers_of(flag: str, texts: Sequence[str], kind: type) -> tuple:
+    """A list flag as numbers.
+
+    Raises:
+      ValueError: names the flag.
+    """
+    try:
+        return tuple(kind(text) for text in texts)
+    except ValueError:
+        raise ValueError(f"--{flag}={','.join(texts)}: expected {kind.__name__} numbers separated by commas") from None
+
+
 def updates_of(algos: list[str], texts: list[str]) -> dict[str, int]:
     """{algorithm: updates of a run}, from the flags --algos and --steps."""
     if len(texts) != len(algos):
@@ -66,6 +168,15 @@ def write_results(output: pathlib.Path, columns: dict[str, str], rows: list[dict
     (output / "table.csv").write_text(csv_text(rows, list(columns)))
     text = "\n".join([*before, "", *markdown_table(columns, rows), "", *after]) + "\n"
     (output / "README.md").write_text(text)
+    print(text)
+
+
+def write_page(output: pathlib.Path, lines: Sequence[str], tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
+    """OUTPUT/README.md of some lines, which are printed too, and {NAME: rows} as OUTPUT/NAME.csv."""
+    for name, rows in tables.items():
+        write_whole(output / f"{name}.csv", csv_text(list(rows)))
+    text = "\n".join(lines) + "\n"
+    write_whole(output / "README.md", text)
     print(text)
 
 
