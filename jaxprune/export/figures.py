@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from jaxprune.reporting import naming
 from jaxprune.reporting.appearance import INK, PAPER, SLOTS, Look, drawing
+from jaxprune.reporting.costs import pareto_front
 from jaxprune.reporting.figures import WIDTH, sparsity_positions
 
 Row = Mapping[str, Any]
@@ -39,7 +40,7 @@ def against_sparsity(rows: Iterable[Row], *, label: str, title: str | None = Non
             points = sorted((places[sparsity], sum(values) / len(values)) for sparsity, values in by.items())
             axes.plot(*zip(*points, strict=True), color=look.color, linestyle=look.line, label=name, **_marks(look))
         axes.set_yscale("log")
-        axes.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.12g}")
         axes.set_xticks([places[sparsity] for sparsity in sparsities], [naming.percent(sparsity) for sparsity in sparsities])
         axes.set_xlabel("Sparsity (log scale of what is kept)")
         axes.set_ylabel(label)
@@ -81,7 +82,7 @@ def return_against_bytes(rows: Iterable[Row], *, title: str | None = None) -> An
         front = pareto_front([(row["bytes"], row["return"]) for row in rows])
         axes.plot(*zip(*front, strict=True), color=INK, linewidth=0.9, drawstyle="steps-post", zorder=1, label="Pareto front")
         axes.set_xscale("log")
-        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.12g}")
         axes.set_xlabel("Bytes of the policy's constants")
         axes.set_ylabel("Return")
         axes.grid(axis="both")
@@ -89,15 +90,6 @@ def return_against_bytes(rows: Iterable[Row], *, title: str | None = None) -> An
         if title:
             axes.set_title(title, pad=10)
     return figure
-
-
-def pareto_front(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Of (cost, value), those with more value than all that cost no more, in the order of cost."""
-    front: list[tuple[float, float]] = []
-    for cost, value in sorted(points, key=lambda point: (point[0], -point[1])):
-        if not front or value > front[-1][1]:
-            front.append((cost, value))
-    return front
 
 
 def _looks(count: int) -> list[Look]:

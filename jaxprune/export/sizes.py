@@ -11,9 +11,10 @@ import scipy.sparse
 
 from jaxprune.agents.base import Agent, AgentState
 from jaxprune.agents.compact import compact, expand
-from jaxprune.export.policy import Layer
+from jaxprune.export.c_code import Weights
+from jaxprune.export.policy import ExportedPolicy, Layer
 from jaxprune.export.quantization import quantized
-from jaxprune.export.sparse import is_sparse, sparse_rows
+from jaxprune.export.sparse import dense_bytes, is_sparse, sparse_bytes, sparse_rows
 from jaxprune.optional import require
 from jaxprune.parameters import is_kernel, path_name, prunable_leaves
 from jaxprune.pruning.inspection import effective_density
@@ -87,6 +88,19 @@ def network_sizes(agent: Agent, state: AgentState, *, kept: Mapping[str, int] | 
             macs_executed=_weights(executed.params[name]),
         )
     return out
+
+
+def policy_bytes(policy: ExportedPolicy, weights: Weights = "float32") -> int:
+    """Bytes of a policy's weights and biases as the exports store them: each layer sparse where that is smaller, int8 with its scales.
+
+    Args:
+      policy: from `read_policy`.
+      weights: `float32` or `int8`.
+    """
+    width = 4 if weights == "float32" else 1
+    layers = [layer for net in policy.perceptrons.values() for layer in net.layers]
+    scales = sum(4 * layer.bias.size for layer in layers) if weights == "int8" else 0
+    return scales + sum(min(sparse_bytes(layer, width), dense_bytes(layer, width)) + layer.bias.nbytes for layer in layers)
 
 
 def _contiguous(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -51,6 +51,25 @@ def looks(series: Sequence[Series]) -> dict[Series, Look]:
             color, other = SLOTS[spare % len(SLOTS)][0], SLOTS[(spare + 3) % len(SLOTS)]
             found[each] = Look(color, SPARE_MARKERS[spare % len(SPARE_MARKERS)], other[2], other[3])
     return found | {each: Look(INK, "", "solid", "") for each in series if each.dense}
+
+
+def legend_above(figure: Any, entries: Mapping[str, Any], **options: Any) -> None:
+    """A legend above the panels of a figure with constrained layout, in no more columns than the figure is wide.
+
+    Args:
+      figure: without one.
+      entries: {label: handle}.
+      **options: passed to `Figure.legend`.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    for rows in range(1, len(entries) + 1):
+        columns = -(-len(entries) // rows)
+        legend = figure.legend(entries.values(), entries.keys(), loc="outside upper center", ncols=columns, **options)
+        if columns == 1 or legend.get_window_extent(renderer).width <= figure.bbox.width:
+            return
+        legend.remove()
 
 
 @contextmanager

@@ -11,9 +11,9 @@ from itertools import pairwise
 from typing import Any, Literal
 
 from jaxprune.reporting import naming
-from jaxprune.reporting.appearance import FAINT, INK, PAPER, Look, drawing, looks
+from jaxprune.reporting.appearance import FAINT, INK, PAPER, Look, drawing, legend_above, looks
 from jaxprune.reporting.statistics import Spread
-from jaxprune.reporting.summary import Cell, Record, Series, cells_of, pooled_cells, runs_of, series_labels
+from jaxprune.reporting.summary import ABSENT, Cell, Record, Series, cells_of, pooled_cells, runs_of, series_labels
 
 WIDTH = 7.2  # inches
 DODGE = 0.014  # how far range bars of neighbouring criteria stand apart, in widths of the plot
@@ -85,27 +85,39 @@ def return_against_sparsity(
         axes.set_xlabel("Sparsity" + (", and prunable weights kept" if _kept_counts(cells) else "") + " (log scale of what is kept)")
         axes.set_ylabel("Return" if value == "return" else "Normalised score (0 random, 100 expert)")
         axes.grid(axis="y")
-        _number_axis(axes.yaxis)
+        number_axis(axes.yaxis)
         _label_ends(axes, ends)
         if title:
             axes.set_title(title, pad=10)
     return figure
 
 
-def learning_curves(records: Iterable[Record], *, by: Literal["sparsity", "criterion"] = "sparsity", title: str | None = None) -> Any:
-    """Return against update step, a panel per sparsity (or per criterion), the dense runs in every panel.
+def learning_curves(
+    records: Iterable[Record], *, by: Literal["sparsity", "criterion"] = "sparsity", value: str = "return_mean", title: str | None = None
+) -> Any:
+    """Return (or a loss) against update step, a panel per sparsity (or per criterion), the dense runs in every panel.
 
     Fewer than five seeds: a thin line each and their mean; five or more: the mean in the band of its 95 % bootstrap interval. The mean is
     drawn at the steps all seeds share.
 
+    Args:
+      records: of one algorithm and data set.
+      by: what a panel is for.
+      value: the column to draw, such as `policy_loss`; rows without it are left out.
+      title: above the panels.
+
     Raises:
-      ValueError: if the records are of several algorithms or data sets, or every run failed.
+      ValueError: if the records are of several algorithms or data sets, every run failed, or none has the value.
     """
     from matplotlib.figure import Figure
 
-    cells = [cell for cell in _cells(records, "return") if cell.runs]
+    if value != "return_mean":
+        records = [{**row, "return_mean": row[value]} for row in records if row.get(value) not in ABSENT]
+        if not records:
+            raise ValueError(f"no row has a {value}: there is no curve to draw")
+    cells = [cell for cell in _cells(records, "return") if cell.returns]
     if not cells:
-        raise ValueError("every run failed: there is no curve to draw")
+        raise ValueError("every run failed or was not evaluated: there is no curve to draw")
     series = list(dict.fromkeys(cell.series for cell in cells))
     labels, styles = series_labels(series), looks(series)
     dense = [cell for cell in cells if cell.series.dense]
@@ -121,10 +133,11 @@ def learning_curves(records: Iterable[Record], *, by: Literal["sparsity", "crite
     if not panels:
         panels, names = {None: []}, {None: "Dense"}
     columns = min(3, len(panels))
-    rows = math.ceil(len(panels) / columns)
+    lines = math.ceil(len(panels) / columns)
     with drawing():
-        figure = Figure(figsize=(WIDTH if columns > 1 else WIDTH * 0.62, 0.75 + 2.05 * rows), layout="constrained")
-        grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+        figure = Figure(figsize=(WIDTH if columns > 1 else WIDTH * 0.62, 0.75 + 2.05 * lines))
+        figure.set_layout_engine("constrained", w_pad=0.12)  # the last tick of a panel and the first of the next stay apart
+        grid = figure.subplots(lines, columns, sharex=True, sharey=True, squeeze=False)
         shown: dict[str, Any] = {}
         for axes, (key, members) in zip(grid.flat, panels.items(), strict=False):
             shades = _shades(members) if by == "criterion" else {}
@@ -136,11 +149,11 @@ def learning_curves(records: Iterable[Record], *, by: Literal["sparsity", "crite
             axes.grid(axis="y")
         for axes in list(grid.flat)[len(panels) :]:
             axes.set_axis_off()
-        _number_axis(grid[0, 0].yaxis)
-        _number_axis(grid[0, 0].xaxis)
+        number_axis(grid[0, 0].yaxis)
+        number_axis(grid[0, 0].xaxis)
         figure.supxlabel("Updates", fontsize=9)
-        figure.supylabel("Return", fontsize=9)
-        figure.legend(shown.values(), shown.keys(), loc="outside upper center", ncols=min(4, len(shown)), handlelength=2.8)
+        figure.supylabel("Return" if value == "return_mean" else naming.sentence(value), fontsize=9)
+        legend_above(figure, shown, handlelength=2.8)
         if title:
             figure.suptitle(title, fontsize=9.5, fontweight="bold")
     return figure
@@ -230,7 +243,8 @@ def _sparsity_ticks(sparsities: Sequence[float], cells: Sequence[Cell]) -> list[
     return [naming.percent(sparsity) + (f"\n{counts[sparsity]:,}" if sparsity in counts else "") for sparsity in sparsities]
 
 
-def _number_axis(axis: Any) -> None:
+def number_axis(axis: Any) -> None:
+    """Ticks of an axis as numbers a reader knows: 1,500; 20k; 2M; a true minus sign."""
     from matplotlib.ticker import FuncFormatter
 
     def text(value: float, _: int) -> str:
@@ -239,6 +253,17 @@ def _number_axis(axis: Any) -> None:
         return (f"{value / unit:,g}{name}" if value else "0").replace("-", "−")
 
     axis.set_major_formatter(FuncFormatter(text))
+
+
+def round_ticks(low: float, high: float, most: int = 4) -> list[float]:
+    """At most `most` of 1, 2, 5 times powers of ten between the two, evenly chosen; sparser steps where those are more."""
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    found: list[float] = []
+    for digits in ((1, 2, 5), (1, 3), (1,)):
+        found = [digit * 10.0**power for power in powers for digit in digits if low <= digit * 10.0**power <= high]
+        if len(found) <= most:
+            return found
+    return found[:: -(-len(found) // most)]
 
 
 def _label_ends(axes: Any, ends: Sequence[tuple[str, float, float, Look]]) -> None:

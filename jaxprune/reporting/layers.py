@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from jaxprune.reporting import naming
-from jaxprune.reporting.appearance import INK, drawing, looks
+from jaxprune.reporting.appearance import INK, drawing, legend_above, looks
 from jaxprune.reporting.figures import WIDTH
 from jaxprune.reporting.summary import SERIES, Record, Series, series_labels
 
@@ -96,7 +96,7 @@ def layer_fractions(rows: Iterable[Record], *, title: str | None = None) -> Any:
             axes.set_axis_off()
         figure.supxlabel("Weights kept, % of the layer (dashed: of all prunable weights)", fontsize=9)
         handles, names = grid[0, 0].get_legend_handles_labels()
-        figure.legend(handles[: len(series)], names[: len(series)], loc="outside upper center", ncols=min(4, len(series)))
+        legend_above(figure, dict(zip(names, handles, strict=True)))
         if title:
             figure.suptitle(title, fontsize=9.5, fontweight="bold")
     return figure
@@ -104,7 +104,7 @@ def layer_fractions(rows: Iterable[Record], *, title: str | None = None) -> Any:
 
 def _layer(row: Record) -> str:
     network = str(row.get("network") or "")
-    return f"{network} {row['layer']}".strip()
+    return f"{network} {str(row['layer']).removesuffix('/kernel')}".strip()
 
 
 def _series(row: Record) -> Series:

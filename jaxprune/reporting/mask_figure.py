@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from jaxprune.reporting.appearance import INK, drawing
-from jaxprune.reporting.figures import WIDTH
+from jaxprune.reporting import naming
+from jaxprune.reporting.appearance import INK, PAPER, drawing
+from jaxprune.reporting.figures import WIDTH, round_ticks
 
 CELLS = 48
 
@@ -33,19 +34,21 @@ def mask_figure(masks: Mapping[str, Mapping[str, np.ndarray]], *, title: str | N
     """
     from matplotlib.colors import LogNorm
     from matplotlib.figure import Figure
+    from matplotlib.ticker import NullLocator
 
     densities = {label: {name: block_density(mask) for name, mask in kernels.items()} for label, kernels in masks.items()}
     names = list(next(iter(densities.values())))
     positive = [image[image > 0] for row in densities.values() for image in row.values() if (image > 0).any()]
-    norm = LogNorm(max(1e-4, min((image.min() for image in positive), default=1e-2)), 1)
+    least = max(1e-4, min((float(image.min()) for image in positive), default=1e-2))
+    norm = LogNorm(least, 1)
     with drawing():
         figure = Figure(figsize=(WIDTH, 0.9 + 1.35 * len(densities)), layout="constrained")
         grid = figure.subplots(len(densities), len(names), squeeze=False)
         for row, (label, images) in enumerate(densities.items()):
             for column, name in enumerate(names):
                 axes = grid[row, column]
-                drawn = axes.imshow(images[name], aspect="auto", interpolation="nearest", cmap="Blues", norm=norm)
-                axes.set_facecolor("white")
+                drawn = axes.imshow(images[name], aspect="auto", interpolation="none", cmap="Blues", norm=norm)
+                axes.set_facecolor(PAPER)
                 axes.set_xticks([])
                 axes.set_yticks([])
                 for spine in axes.spines.values():
@@ -57,8 +60,11 @@ def mask_figure(masks: Mapping[str, Mapping[str, np.ndarray]], *, title: str | N
                     axes.set_title("\n".join(lines), fontsize=8, fontweight="normal", loc="center")
                 axes.set_xlabel(f"{100 * kept:.2g} % kept", fontsize=7.5, color=INK if kept else "#d55e00")
             grid[row, 0].set_ylabel(label)
-        bar = figure.colorbar(drawn, ax=grid, shrink=0.8, aspect=40, pad=0.01)
-        bar.set_label("Fraction kept in a block (white: none)", fontsize=8)
+        ticks = round_ticks(least, 1, most=8)
+        bar = figure.colorbar(drawn, ax=grid, shrink=0.8, aspect=40, pad=0.01, ticks=ticks)
+        bar.ax.yaxis.set_minor_locator(NullLocator())
+        bar.ax.set_yticklabels([naming.percent(tick) for tick in ticks])
+        bar.set_label("Kept in a block (blank: nothing)", fontsize=8)
         if title:
             figure.suptitle(title, fontsize=9.5, fontweight="bold")
     return figure

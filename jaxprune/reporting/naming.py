@@ -64,6 +64,27 @@ def number(value: float | None) -> str:
     return f"{value:,.{decimals}f}".replace("-", "−")
 
 
+def sentence(column: str) -> str:
+    """`policy_loss` → `Policy loss`."""
+    words = column.replace("_", " ")
+    return words[:1].upper() + words[1:]
+
+
+def size(count: float | None) -> str:
+    """Bytes: `824 B`, `27.2 kB`, `1.3 MB`, in thousands; `n/a` for None."""
+    if count is None:
+        return "n/a"
+    unit, name = (1e6, "MB") if count >= 999_500 else (1e3, "kB") if count >= 1000 else (1, "B")
+    value = count / unit
+    return f"{value:.0f} {name}" if unit == 1 or value >= 99.95 else f"{value:.3g} {name}"
+
+
+def short(count: float) -> str:
+    """A count in three digits: `824`, `27.2k`, `1.3M`."""
+    unit, letter = (1e6, "M") if count >= 999_500 else (1e3, "k") if count >= 1000 else (1.0, "")
+    return f"{count / unit:.3g}{letter}"
+
+
 def duration(seconds: float | None) -> str:
     """`48 s`, `12 min`, `3.2 h`; `n/a` for None."""
     if seconds is None:

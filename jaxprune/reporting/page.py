@@ -22,8 +22,8 @@ def page(title: str, body: Iterable[str]) -> str:
 
 
 def words(text: str) -> str:
-    """A sentence, escaped, whose per cent signs stay with their numbers."""
-    return escape(text).replace(" %", "&nbsp;%")
+    """A sentence, escaped, whose per cent and multiplication signs stay with their numbers."""
+    return escape(text).replace(" %", "&nbsp;%").replace(" × ", "&nbsp;×&nbsp;")
 
 
 def figure(svg: str, caption: str) -> str:
@@ -57,10 +57,10 @@ def definitions(values: Mapping[str, Any]) -> str:
     return "<dl>" + "\n".join(lines) + "</dl>"
 
 
-def download(text: str, filename: str, kind: str, label: str) -> str:
-    """A link that saves `text`, which travels inside it."""
-    encoded = base64.b64encode(text.encode()).decode()
-    return f'<a download="{escape(filename, quote=True)}" href="data:{kind};charset=utf-8;base64,{encoded}">{escape(label)}</a>'
+def download(content: bytes, filename: str, kind: str, label: str) -> str:
+    """A link that saves `content`, which travels inside it."""
+    encoded = base64.b64encode(content).decode()
+    return f'<a download="{escape(filename, quote=True)}" href="data:{kind};base64,{encoded}">{escape(label)}</a>'
 
 
 def _flat(values: Mapping[str, Any], prefix: str) -> Iterable[tuple[str, str]]:

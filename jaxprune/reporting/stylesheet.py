@@ -7,12 +7,13 @@ STYLE = """
   --series-0: #0072b2; --series-1: #d55e00; --series-2: #009e73; --series-3: #e69f00;
   --series-4: #cc79a7; --series-5: #56b4e9; --series-6: #7a6a00;
 }
-@media (prefers-color-scheme: dark) {
+@media screen and (prefers-color-scheme: dark) {
   :root {
     --ink: #e8eaed; --faint: #9aa3af; --paper: #15181c; --rule: #30363d; --wash: #1e2329; --meter: #4fa8e059; --bad: #ff8a7a;
     --series-0: #4fa8e0; --series-1: #ff8a3d; --series-2: #2cc79b; --series-3: #f2b632;
     --series-4: #e29bc2; --series-5: #8fd0f5; --series-6: #c4b13a;
   }
+  figure image { filter: invert(1) hue-rotate(180deg); }
 }
 * { box-sizing: border-box; }
 body {
@@ -61,7 +62,15 @@ summary { cursor: pointer; }
   dd { margin-bottom: .4rem; }
 }
 @media print {
-  body { max-width: none; }
-  figure, tr { break-inside: avoid; }
+  :root { color-scheme: light; }
+  body { max-width: none; padding: 0; font-size: 10.5pt; }
+  figure, tr, pre { break-inside: avoid; }
+  h1, h2, h3, .caption { break-after: avoid; }
+  h2 { margin-top: 1.5rem; }
+  .scroll { overflow: visible; }
+  figure svg { min-width: 0; }
+  table { font-size: 7.5pt; }
+  th, td { padding: .2rem .3rem; }
+  .meter { min-width: 4.5rem; print-color-adjust: exact; -webkit-print-color-adjust: exact; }
 }
 """

@@ -14,6 +14,7 @@ REQUIRED = ("run_id", "algo", "criterion", "sparsity", "seed", "step", "return_m
 # What sets one line of a figure apart from another beside its criterion; a column that is missing, or the same everywhere, is not shown.
 SERIES = ("structure", "when", "allocation", "budget", "rounds", "networks")
 LAST_EVALUATIONS = 3
+ABSENT = (None, "", "n/a")  # what stands for no number in a table
 
 Record = Mapping[str, Any]
 
@@ -32,7 +33,10 @@ class Series(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """One seed of one setting: its evaluations in order of their step, returns in the environment's units, scores normalised or None."""
+    """One seed of one setting: its evaluations in order of their step, returns in the environment's units, scores normalised or None.
+
+    A run that was trained and never evaluated (`evaluated` is false) has NaN for returns and is not failed for it.
+    """
 
     run_id: str
     algo: str
@@ -48,6 +52,7 @@ class Run:
     scores: tuple[float, ...] | None
     wall_s: float | None
     failure: str | None
+    evaluated: bool = True
 
     @property
     def final(self) -> float:
@@ -75,7 +80,7 @@ class Cell:
     sparsity: float
     runs: tuple[Run, ...]
     failed: tuple[Run, ...]
-    returns: Spread | None  # None where every run failed, and for a cell pooled over data sets
+    returns: Spread | None  # None where every run failed or none was evaluated, and for a cell pooled over data sets
     best: Spread | None
     scores: Spread | None  # None where a run has no normalised score
     of_dense: Ratio | None  # of the mean return; for a pooled cell, of the mean score
@@ -97,6 +102,8 @@ class Cell:
 def runs_of(records: Iterable[Record]) -> list[Run]:
     """The runs, in order of appearance. Of two rows of a run with the same step the later one counts.
 
+    Where no row of the table has a return, the sweep did not evaluate; where some have, a run without one has failed.
+
     Raises:
       ValueError: if there are no records, or a row lacks a column or holds something else than a number; the message names row and column.
     """
@@ -109,7 +116,8 @@ def runs_of(records: Iterable[Record]) -> list[Run]:
         rows.setdefault(str(record["run_id"]), []).append((index, record))
     if not rows:
         raise ValueError("no records: expected one row per run and evaluation, got none; has any run of the sweep been evaluated yet?")
-    return [_run(run_id, numbered) for run_id, numbered in rows.items()]
+    evaluated = any(record["return_mean"] not in ABSENT for numbered in rows.values() for _, record in numbered)
+    return [_run(run_id, numbered, evaluated) for run_id, numbered in rows.items()]
 
 
 def cells_of(runs: Sequence[Run]) -> list[Cell]:
@@ -125,8 +133,9 @@ def cells_of(runs: Sequence[Run]) -> list[Cell]:
         for (series, sparsity), group in settings.items():
             _check_seeds(group)
             fine = tuple(run for run in group if run.failure is None)
-            returns = spread([run.final for run in fine]) if fine else None
-            scores = [run.final_score for run in fine]
+            returned = [run for run in fine if run.evaluated]
+            returns = spread([run.final for run in returned]) if returned else None
+            scores = [run.final_score for run in returned]
             known = [score for score in scores if score is not None and math.isfinite(score)]
             cells.append(
                 Cell(
@@ -137,7 +146,7 @@ def cells_of(runs: Sequence[Run]) -> list[Cell]:
                     runs=fine,
                     failed=tuple(run for run in group if run.failure is not None),
                     returns=returns,
-                    best=spread([run.best for run in fine]) if fine else None,
+                    best=spread([run.best for run in returned]) if returned else None,
                     scores=spread(known) if known and len(known) == len(scores) else None,
                     of_dense=ratio_of_means(returns.values, [run.final for run in reference]) if returns and reference else None,
                     wall_s=_mean_known(run.wall_s for run in fine),
@@ -200,7 +209,7 @@ def series_labels(series: Iterable[Series]) -> dict[Series, str]:
     return labels
 
 
-def _run(run_id: str, numbered: list[tuple[int, Record]]) -> Run:
+def _run(run_id: str, numbered: list[tuple[int, Record]], evaluated: bool) -> Run:
     first = numbered[0][1]
     dataset = str(first.get("dataset") or first.get("env_id") or "")
     criterion = str(first["criterion"])
@@ -228,17 +237,18 @@ def _run(run_id: str, numbered: list[tuple[int, Record]]) -> Run:
         returns=returns,
         scores=scores if all(math.isfinite(score) for score in scores) else None,
         wall_s=max(times) if times else None,
-        failure=_failure([record for _, record in evaluations], steps, returns),
+        failure=_failure([record for _, record in evaluations], steps, returns, evaluated),
+        evaluated=evaluated,
     )
 
 
-def _failure(evaluations: list[Record], steps: tuple[int, ...], returns: tuple[float, ...]) -> str | None:
+def _failure(evaluations: list[Record], steps: tuple[int, ...], returns: tuple[float, ...], evaluated: bool) -> str | None:
     """Why a run is not to be counted, or None."""
     for record in evaluations:
         status = str(record.get("status") or "ok")
         if status != "ok":
             return str(record.get("error") or record.get("reason") or f"status is {status}")
-    for step, value in zip(steps, returns, strict=True):
+    for step, value in zip(steps, returns, strict=True) if evaluated else ():
         if not math.isfinite(value):
             return f"there is no return at step {step:,}" if math.isnan(value) else f"the return is {value} at step {step:,}"
     return None
@@ -247,7 +257,7 @@ def _failure(evaluations: list[Record], steps: tuple[int, ...], returns: tuple[f
 def _number(record: Record, column: str, index: int) -> float:
     """A number, NaN where the table has none (None, an empty string, `n/a`)."""
     value = record.get(column)
-    if value is None or value in ("", "n/a"):
+    if value in ABSENT:
         if column in ("sparsity", "seed"):
             raise ValueError(f"row {index}: expected a number in column {column}, got {value!r}")
         return math.nan

@@ -32,6 +32,7 @@ def to_svg(figure: Any, *, prefix: str = "figure", title: str = "", description:
     text = re.sub(r"<metadata>.*?</metadata>\s*|<!--.*?-->\s*", "", text, flags=re.DOTALL)
     text = re.sub(r"(?<=\s)(d|x|y|points|transform|width|height)=\"[^\"]*\"", _rounded, text)
     text = re.sub(r'\b(?:xlink:)?href="#([^"]+)"', rf'href="#{prefix}-\1"', text)
+    text = text.replace('xlink:href="data:', 'href="data:')
     text = re.sub(r"url\(#([^)]+)\)", rf"url(#{prefix}-\1)", text)
     text = re.sub(r'\bid="([^"]+)"', rf'id="{prefix}-\1"', text)
     for color, variable in VARIABLES.items():

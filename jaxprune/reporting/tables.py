@@ -84,7 +84,10 @@ def text_table(records: Iterable[Record]) -> str:
                 "-" * len(head),
             ]
         lines.append(line)
-    lines += ["", "Return and score: the mean of a run's last three evaluations, over seeds; in brackets " + brackets_text(cells) + "."]
+    if any(run.evaluated for run in runs) or all(run.failure for run in runs):
+        lines += ["", f"Return and score: the mean of a run's last three evaluations, over seeds; in brackets {brackets_text(cells)}."]
+    else:
+        lines += ["", "Not evaluated: the runs were trained without playing episodes."]
     lines += [f"Failed, in no number above: {run.run_id} (seed {run.seed}): {run.failure}" for cell in cells for run in cell.failed]
     return "\n".join(lines)
 

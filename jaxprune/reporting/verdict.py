@@ -25,6 +25,8 @@ def headline(cells: Sequence[Cell], labels: dict[Series, str]) -> str:
     best = best_cell(cells, at)
     dense = next((cell for cell in cells if cell.series.dense and cell.returns), None)
     about = subject(cells[0])
+    if (trained := sum(len(cell.runs) for cell in cells)) and not any(cell.returns for cell in cells):
+        return f"{about}: {trained} run{'' if trained == 1 else 's'} trained, not evaluated"
     if at is None or best is None or best.returns is None:
         if dense is None or dense.returns is None:
             return f"{about}: no run finished"

@@ -227,8 +227,8 @@ def _report(folder: OutputFolder, described: dict[str, Any], *, stopped: bool, p
 
     records = folder.merge()
     if any(record["status"] == "ok" or record["step"] for record in records):
-        inputs = report_inputs(folder.path, records, states=not stopped, progress=progress)
-        write_report(folder.path / "report.html", records, described, **inputs)
+        found = report_inputs(folder.path, records, states=not stopped, progress=progress)
+        write_report(folder.path / "report.html", records, described, layers=found.layers, sizes=found.sizes, masks=found.masks)
 
 
 def _described(config: SweepConfig, dataset: Dataset, env_id: str | None, command: str) -> dict[str, Any]:

@@ -130,6 +130,32 @@ def test_learning_curves_with_no_shared_step_draw_the_seeds():
     assert sum(len(line.get_xdata()) > 0 for line in axes.get_lines()) == 4 * 3
 
 
+@pytest.mark.parametrize("criteria", [("snip",), ("snip", "grasp", "random", "magnitude"), tuple(f"criterion_{i}" for i in range(12))])
+@pytest.mark.parametrize("draw", ["curves", "layers"])
+def test_the_legend_fits_a_narrow_figure(criteria, draw):
+    if draw == "curves":
+        figure = learning_curves(make_records(criteria=criteria, sparsities=(0.95,)))
+    else:
+        figure = layer_fractions(make_layers(criteria=criteria, sparsities=(0.95,)))
+    figure.canvas.draw()
+    (legend,) = figure.legends
+    box = legend.get_window_extent()
+    assert figure.bbox.x0 <= box.x0 < box.x1 <= figure.bbox.x1
+    assert len(legend.texts) == len(criteria) + (draw == "curves")
+
+
+def test_losses_are_drawn_like_returns(records):
+    unseen = [row | dict(return_mean=None) for row in records]
+    figure = learning_curves(unseen, value="policy_loss")
+    assert figure.get_supylabel() == "Policy loss"
+    mean = lines_named(figure.axes[0])["SNIP"].get_ydata()
+    assert mean[0] == pytest.approx(0.1 + math.exp(-1) + 0.01)
+    with pytest.raises(ValueError, match="no row has a critic_loss"):
+        learning_curves(unseen, value="critic_loss")
+    with pytest.raises(ValueError, match="was not evaluated"):
+        learning_curves(unseen)
+
+
 def test_layer_fractions():
     figure = layer_fractions(make_layers())
     assert [axes.get_title(loc="left") for axes in figure.axes] == ["90 % sparsity", "95 % sparsity"]

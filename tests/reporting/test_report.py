@@ -1,4 +1,5 @@
 import base64
+import gzip
 import json
 import math
 import os
@@ -11,7 +12,7 @@ import pytest
 
 from jaxprune.reporting import write_report
 from jaxprune.reporting.tables import csv_text
-from tests.reporting.synthetic import make_layers, make_records
+from tests.reporting.synthetic import make_layers, make_masks, make_records, make_sizes
 
 CONFIG = {
     "command": "python experiments/sweep.py --algo=bc",
@@ -73,7 +74,7 @@ def test_self_contained_well_formed_and_complete(tmp_path):
     assert max(Counter(page.ids).values()) == 1
     assert set(link[1:] for link in page.links if link.startswith("#")) <= set(page.ids)
     assert "script" not in page.tags
-    assert page.tags["svg"] == 2 * 2 + 1
+    assert page.tags["svg"] == 2 * 3 + 1
     for name in (
         "Dense",
         "SNIP",
@@ -94,7 +95,8 @@ def test_self_contained_well_formed_and_complete(tmp_path):
 
 
 def test_nothing_but_namespaces_names_another_host(tmp_path):
-    write_report(tmp_path / "r.html", make_records(), CONFIG, layers=make_layers())
+    records = make_records()
+    write_report(tmp_path / "r.html", records, CONFIG, layers=make_layers(), sizes=make_sizes(records), masks=make_masks(records))
     html = (tmp_path / "r.html").read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
     assert "http" not in html
     assert "@import" not in html
@@ -169,6 +171,72 @@ def test_the_records_travel_as_csv(tmp_path, records):
     page = written(tmp_path, records)
     (link,) = [link for link in page.links if link.startswith("data:text/csv")]
     assert base64.b64decode(link.split("base64,")[1]).decode() == csv_text(records)
+
+
+def test_many_records_travel_compressed(tmp_path):
+    records = make_records(seeds=20, evaluations=8)
+    page = written(tmp_path, records)
+    (link,) = [link for link in page.links if link.startswith("data:application/gzip")]
+    assert gzip.decompress(base64.b64decode(link.split("base64,")[1])).decode() == csv_text(records)
+
+
+def test_a_usual_sweep_is_light(tmp_path):
+    criteria = ("snip", "grasp", "crop", "magnitude", "random")
+    sparsities = (0.5, 0.8, 0.9, 0.95, 0.98, 0.99)
+    records = make_records(algos=("bc", "bcq"), criteria=criteria, sparsities=sparsities, seeds=5, evaluations=20)
+    layers = make_layers(seeds=5, criteria=criteria, sparsities=sparsities)
+    path = write_report(tmp_path / "r.html", records, CONFIG, layers=layers, sizes=make_sizes(records), masks=make_masks(records))
+    assert path.stat().st_size < 1_500_000
+
+
+def test_costs_are_per_run_and_per_setting(tmp_path, records):
+    page = written(tmp_path, records, sizes=make_sizes(records))
+    # Of SNIP at 95 %: 2 · 5 · (1 − 0.475) s of a stack of two; 6 · 3,571 + 2,000 bytes of a dense policy's 288,000; 3 · 3,571 + 2,500.
+    row = page.text.split("Criterion Sparsity Training a run")[1].split("SNIP 95 %")[1].split("SNIP 99 %")[0].split()
+    assert " ".join(row) == "2.6 s 2 0.2 s 0.2 s 11,837 23.4 kB 13.2 kB 12.3×"
+    assert "(288 kB as dense arrays)" in page.text
+    assert "Exported policy, bytes" in page.text
+    without = written(tmp_path, records)
+    assert "Exported policy" not in without.text
+    assert "int8" not in without.text
+    assert without.tags["svg"] == page.tags["svg"] == 3
+
+
+def test_records_without_costs_have_no_part_about_them(tmp_path, records):
+    costs = ("wall_s", "eval_s", "start_s", "stack", "executed")
+    page = written(tmp_path, [{key: value for key, value in row.items() if key not in costs} for row in records])
+    assert "What it costs" not in page.text
+    assert page.tags["svg"] == 2
+
+
+def test_masks_are_drawn_of_the_runs_they_are_of(tmp_path, records):
+    page = written(tmp_path, records, masks=make_masks(records))
+    assert "Masks of seed 0 at 95 % sparsity" in page.text
+    assert page.tags["image"] == 3 * 3 + 1  # criteria × kernels, and the colour bar
+    with pytest.raises(ValueError, match="mask row 0 is of run z, which no record is of"):
+        written(tmp_path, records, masks=[dict(run_id="z", kernels={})])
+    with pytest.raises(ValueError, match="size row 0 has no column stored_bytes"):
+        written(tmp_path, records, sizes=[dict(run_id="z", dense_bytes=1, int8_bytes=1)])
+    with pytest.raises(ValueError, match="expected stored_bytes above 0, got 0"):
+        written(tmp_path, records, sizes=[dict(run_id="z", dense_bytes=1, stored_bytes=0, int8_bytes=1)])
+
+
+def test_a_sweep_that_was_not_evaluated_is_not_failed(tmp_path, records):
+    unseen = [row | dict(return_mean=None, score=None, eval_s=0.0) for row in records]
+    page = written(tmp_path, unseen, layers=make_layers(), sizes=make_sizes(records), masks=make_masks(records))
+    assert "BC on Hopper medium: 30 runs trained, not evaluated" in page.text
+    assert "Failed runs" not in page.text
+    assert "no return at step" not in page.text
+    assert page.tags["svg"] == 3  # losses, layers, masks
+    for word in ("Policy loss", "Kept 71,424", "Training", "Multiplied", "What each layer keeps", "Where the kept weights are"):
+        assert word.replace("Kept ", "") in page.text
+    header = page.text.split("prunable weights", 2)[2].split("Dense")[0]
+    assert "Return" not in header
+    assert "Of dense" not in header
+    unseen[-1].update(status="failed", reason="out of memory")
+    page = written(tmp_path, unseen)
+    assert "1 run failed" in page.text
+    assert "29 runs trained, not evaluated" in page.text
 
 
 def test_behaviour_by_data_set_in_the_unit_of_the_plot(tmp_path, records):

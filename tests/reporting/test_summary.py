@@ -54,6 +54,22 @@ def test_a_cell_where_all_failed_has_no_number():
     assert "n/a" in text_table(rows_of_a_run([math.nan]))
 
 
+def test_where_no_row_has_a_return_nothing_was_evaluated():
+    rows = rows_of_a_run([None, None]) + rows_of_a_run(["n/a", ""], run_id="b", seed=1)
+    rows += rows_of_a_run([None], run_id="c", seed=2, status="failed", reason="out of memory")
+    (cell,) = cells_of(runs_of(rows))
+    assert [(run.run_id, run.evaluated, run.failure) for run in cell.runs] == [("a", False, None), ("b", False, None)]
+    assert [run.failure for run in cell.failed] == ["out of memory"]
+    assert cell.returns is cell.best is cell.scores is cell.of_dense is None
+    table = text_table(rows)
+    assert "Not evaluated" in table
+    assert "2 of 3 (seed 2 failed)" in table
+    # Beside runs that have returns, one without has failed.
+    (cell,) = cells_of(runs_of([*rows, *rows_of_a_run([1.0], run_id="d", seed=3)]))
+    assert [run.run_id for run in cell.runs] == ["d"]
+    assert cell.failed[0].failure == "there is no return at step 100"
+
+
 def test_of_dense_is_the_ratio_of_means():
     rows = rows_of_a_run([90.0]) + rows_of_a_run([110.0], run_id="b", seed=1)
     rows += rows_of_a_run([200.0], run_id="c", criterion="dense", sparsity=0.0)
