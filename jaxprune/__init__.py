@@ -18,6 +18,7 @@ from jaxprune.pruning.compaction import compact_tree
 from jaxprune.pruning.inspection import effective_density, jaccard
 from jaxprune.pruning.masks import apply_masks, density, invert_scores, kept_count, select, shuffle_masks
 from jaxprune.pruning.prune import prune
+from jaxprune.pruning.prune_units import prune_units
 from jaxprune.training.baselines import gradual, lottery_ticket
 from jaxprune.training.checkpoint import save_run
 from jaxprune.training.evaluation import evaluate
@@ -63,6 +64,7 @@ __all__ = [
     "obs_prune",
     "prune",
     "prune_agent",
+    "prune_units",
     "rank_agent",
     "save_run",
     "select",
