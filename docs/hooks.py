@@ -17,7 +17,7 @@ PAGES = {"contributing.md": "CONTRIBUTING.md", "changelog.md": "CHANGELOG.md"}
 
 _LINK = re.compile(r"(?<!\\)\[([^\[\]]*)\]\(([^()\s]+)\)")
 _FENCE = re.compile(r"^(```|~~~).*?^\1[ \t]*$", flags=re.M | re.S)
-_FORMULA = re.compile(r'<(span|div) class="arithmatex">\s*\\[(\[](.*?)\\[)\]]\s*</\1>', flags=re.S)
+_FORMULA = re.compile(r'<(span|div) class="arithmatex">\s*\\[(\[](.*?)\\[)\]]\s*</\1>([.,;:]?)', flags=re.S)
 
 
 def result_files(root: pathlib.Path = ROOT) -> list[str]:
@@ -30,9 +30,10 @@ def result_pages(root: pathlib.Path = ROOT) -> list[str]:
     index = f"{RESULTS}/README.md"
     told = (root / index).read_text()
 
-    def place(path: str) -> tuple[int, str]:
-        found = told.find(f"]({path.split('/')[1]}")
-        return (found if found >= 0 else len(told), path)
+    def place(path: str) -> tuple[int, int, str]:
+        folder, *below = path.split("/")[1:]
+        found = told.find(f"]({folder}")
+        return (found if found >= 0 else len(told), len(below), path)
 
     pages = [path for path in result_files(root) if path.endswith(".md") and path != index]
     return [index, *sorted(pages, key=place)]
@@ -67,14 +68,23 @@ def with_pages_for_folders(markdown: str, source: str, root: pathlib.Path = ROOT
 
 
 def with_mathml(page: str) -> str:
-    """Formulas as MathML, which browsers show without any script."""
+    """Formulas as MathML, which browsers show without any script; a mark that follows one stays on its line."""
 
     def formula(match: re.Match) -> str:
-        inline = match[1] == "span"
-        mathml = convert(html.unescape(match[2]).strip(), display="inline" if inline else "block")
-        return mathml if inline else f'<div class="formula">{mathml}</div>'
+        kind, display = ("span", "inline") if match[1] == "span" else ("div", "block")
+        mathml = convert(html.unescape(match[2]).strip(), display=display)
+        return f'<{kind} class="formula">{mathml}{match[3]}</{kind}>'
 
     return _FORMULA.sub(formula, page)
+
+
+def nav_entry(path: str, root: pathlib.Path = ROOT) -> str | dict[str, str]:
+    """A page in the navigation: by its own title, and by the folder's name too where that lies deeper, beside one of the same title."""
+    parts = path.split("/")
+    if len(parts) <= 3:
+        return path
+    title = re.search(r"^# (.*)$", (root / path).read_text(), flags=re.M)
+    return {f"{title[1]}: {parts[-2]}" if title else parts[-2]: path}
 
 
 def on_config(config: Any) -> Any:
@@ -83,7 +93,7 @@ def on_config(config: Any) -> Any:
     for entry in config.nav:
         for title, value in entry.items():
             if value == first:
-                entry[title] = [first, *others]
+                entry[title] = [first, *map(nav_entry, others)]
     return config
 
 
@@ -97,14 +107,17 @@ def on_files(files: Any, *, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Any) -> str:
-    """Mend the links of what lies outside docs/."""
+    """Mend the links of what lies outside docs/; pages of results get the room of the table of contents."""
     del config, files
     path = page.file.src_uri
+    if path.startswith(f"{RESULTS}/"):
+        page.meta["hide"] = ["toc"]
     source = PAGES.get(path, path if path.startswith(f"{RESULTS}/") else None)
     return markdown if source is None else with_pages_for_folders(markdown, source)
 
 
 def on_page_content(content: str, *, page: Any, config: Any, files: Any) -> str:
-    """Write formulas as MathML."""
-    del page, config, files
-    return with_mathml(content)
+    """Write formulas as MathML, and let the stylesheet know a page of results."""
+    del config, files
+    content = with_mathml(content)
+    return f'<div class="results">{content}</div>' if page.file.src_uri.startswith(f"{RESULTS}/") else content

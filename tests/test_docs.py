@@ -30,18 +30,24 @@ def blocks(text: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", text, flags=re.M | re.S)
 
 
-def names_given(page: str) -> dict:
-    """What a page takes for granted: the output folder of an earlier sweep, a data set."""
-    if page == "how-to/resume.md":
-        return {"dataset": make_dataset(200)}
-    return prepare_output() if '"out' in "".join(blocks(TEXTS[page], "python")) else {}
+@pytest.fixture(scope="module")
+def earlier_sweep(tmp_path_factory):
+    """A folder with the output of an earlier sweep in it, and the names that go with it."""
+    folder = tmp_path_factory.mktemp("sweep")
+    with contextlib.chdir(folder):
+        return folder, prepare_output()
 
 
 @pytest.mark.parametrize("page", RUNNABLE)
-def test_python_of_a_page_runs_and_prints_what_it_says(page, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_python_of_a_page_runs_and_prints_what_it_says(page, tmp_path, monkeypatch, request):
+    folder, names = tmp_path, {}
+    if '"out' in "".join(blocks(TEXTS[page], "python")):
+        folder, given = request.getfixturevalue("earlier_sweep")
+        names = dict(given)
+    elif page == "how-to/resume.md":
+        names = {"dataset": make_dataset(200)}
+    monkeypatch.chdir(folder)
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "data"))
-    names = names_given(page)
     for number, code in enumerate(blocks(TEXTS[page], "python")):
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
@@ -132,11 +138,13 @@ def test_every_criterion_has_an_entry_and_a_formula():
 
 
 def test_every_algorithm_has_an_entry():
-    assert not [name for name in jp.agents.AGENTS if f"jaxprune.agents.{name}" not in ENTRIES]
+    assert not [name for name in jp.agents.AGENTS if f"jaxprune.agents.{name}.{name}" not in ENTRIES]
 
 
-def test_no_entry_twice():
+def test_no_entry_twice_and_no_module_in_place_of_a_function():
     assert len(set(ENTRIES)) == len(ENTRIES)
+    modules = [(entry, found) for entry in ENTRIES if inspect.ismodule(found := resolve(entry))]
+    assert not [entry for entry, module in modules if hasattr(module, entry.rpartition(".")[2])]
 
 
 # Docstrings
@@ -205,11 +213,9 @@ def test_crop_s_is_as_written(strict):
 # What the site takes from elsewhere
 
 
-@pytest.fixture(scope="module")
-def hooks():
-    pytest.importorskip("mkdocs")
-    pytest.importorskip("latex2mathml")
-    spec = importlib.util.spec_from_file_location("site_hooks", DOCS / "hooks.py")
+def module_of_the_site(name: str):
+    """A module of docs/ that MkDocs loads."""
+    spec = importlib.util.spec_from_file_location(f"site_{name}", DOCS / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -217,9 +223,17 @@ def hooks():
     return module
 
 
+@pytest.fixture(scope="module")
+def hooks():
+    pytest.importorskip("mkdocs")
+    pytest.importorskip("latex2mathml")
+    return module_of_the_site("hooks")
+
+
 def test_result_folders_appear_by_themselves(hooks, tmp_path):
     for path, text in {
         "README.md": "# Results\n[b](b) before [a](a), and [the figure](b/figure.png)",
+        "a/deep/table.md": "# A",
         "a/table.md": "# A",
         "b/README.md": "# B\n[up](../a), [code](../../experiments/x.py), [csv](t.csv)\n```text\n[kept](../a)\n```\n[net](https://example.org)",
         "b/figure.png": "",
@@ -227,8 +241,9 @@ def test_result_folders_appear_by_themselves(hooks, tmp_path):
     }.items():
         (tmp_path / "results" / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "results" / path).write_text(text)
-    pages = ["results/README.md", "results/b/README.md", "results/a/table.md", "results/new/README.md"]
+    pages = ["results/README.md", "results/b/README.md", "results/a/table.md", "results/a/deep/table.md", "results/new/README.md"]
     assert hooks.result_pages(tmp_path) == pages
+    assert [hooks.nav_entry(page, tmp_path) for page in pages[2:4]] == ["results/a/table.md", {"A: deep": "results/a/deep/table.md"}]
     index, b = ((tmp_path / page).read_text() for page in pages[:2])
     mended = hooks.with_pages_for_folders(index, pages[0], tmp_path)
     assert mended == "# Results\n[b](b/README.md) before [a](a/table.md), and [the figure](b/figure.png)"
@@ -236,13 +251,25 @@ def test_result_folders_appear_by_themselves(hooks, tmp_path):
     assert mended == "# B\n[up](../a/table.md), code, [csv](t.csv)\n```text\n[kept](../a)\n```\n[net](https://example.org)"
 
 
+def test_attributes_that_share_a_description_have_a_line_each():
+    pytest.importorskip("griffe")
+    module = module_of_the_site("griffe_names")
+    shared = "A spec.\n\nAttributes:\n  low, high: bounds,\n    as floats.\n  size: one, two: three."
+    assert module.one_name_a_line(shared) == (
+        "A spec.\n\nAttributes:\n  low: bounds,\n    as floats.\n  high: bounds,\n    as floats.\n  size: one, two: three."
+    )
+
+
 def test_formulas_become_mathml(hooks):
-    page = hooks.with_mathml('<p>so <span class="arithmatex">\\(a &lt; b\\)</span></p><div class="arithmatex">\\[\\frac{1}{2}\\]</div>')
+    page = hooks.with_mathml(
+        '<p>so <span class="arithmatex">\\(a &lt; b\\)</span>, then</p><div class="arithmatex">\\[\\frac{1}{2}\\]</div>'
+    )
     assert page.count("<math") == 2
     assert "arithmatex" not in page
     assert "<mo>&#x0003C;</mo>" in page
     assert re.search(r"<mfrac>\s*<mrow>\s*<mn>1</mn>", page)
     assert 'display="block"' in page
+    assert "</math>,</span> then" in page, "a mark stays beside its formula"
 
 
 # Papers, versions
