@@ -32,10 +32,10 @@ def blocks(text: str, language: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def earlier_sweep(tmp_path_factory):
-    """A folder with the output of an earlier sweep in it, and the names that go with it."""
+    """A folder with the output of an earlier sweep in it, the same that how-to/resume.md goes on with, and the names that go with it."""
     folder = tmp_path_factory.mktemp("sweep")
     with contextlib.chdir(folder):
-        return folder, prepare_output()
+        return folder, {**prepare_output(), "dataset": make_dataset(200)}
 
 
 @pytest.mark.parametrize("page", RUNNABLE)
@@ -44,8 +44,6 @@ def test_python_of_a_page_runs_and_prints_what_it_says(page, tmp_path, monkeypat
     if '"out' in "".join(blocks(TEXTS[page], "python")):
         folder, given = request.getfixturevalue("earlier_sweep")
         names = dict(given)
-    elif page == "how-to/resume.md":
-        names = {"dataset": make_dataset(200)}
     monkeypatch.chdir(folder)
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "data"))
     for number, code in enumerate(blocks(TEXTS[page], "python")):
