@@ -11,6 +11,7 @@ Needs scikit-learn: pip install 'jaxprune[experiments]'.
 import math
 import pathlib
 import time
+from collections.abc import Callable
 from typing import Any
 
 import claims
@@ -126,13 +127,13 @@ class Arm:
 
     def differences(self, dense: ConvolutionalNetwork, trained: Any) -> list[float]:
         """For each run the largest difference between the logits of its compacted and its masked form, over the largest logit."""
-        images, found = self.problem.held_out["images"], []
+        rows, found = self.problem.held_out, []
         masks = unstacked(self.masks)
         with jax.default_matmul_precision("highest"):
             for params, mask, plan in zip(unstacked(trained), masks, self.plans, strict=False):
                 full = expand_tree(params, mask, plan)[0]
-                expected = np.asarray(dense.apply({"params": full}, images))
-                got = np.asarray(self.network.apply({"params": params}, images))
+                expected = np.asarray(_logits(convolutional_objective(dense), full, rows))
+                got = np.asarray(_logits(self.problem.objective, params, rows))
                 found.append(float(np.abs(got - expected).max() / np.abs(expected).max()))
         return found
 
@@ -148,6 +149,11 @@ class Arm:
             self.train(tuple(between * (i + 1) for i in range(len(POINTS))))
             took.append(time.perf_counter() - began)
         return (took[1] - took[0]) / ((LONG - SHORT) * len(POINTS) * self.keys.shape[0])
+
+
+@jax.jit
+def _logits(objective: jp.Objective, params: Any, rows: Any) -> jax.Array:
+    return objective.outputs(params, rows)
 
 
 def _kernels(masks: Any) -> list[Any]:
@@ -182,6 +188,20 @@ def time_in_turns(cases: dict[str, Arm], rounds: int) -> Rows:
         for case, arm in cases.items():
             found[case].append(1e3 * arm.seconds_an_update())
     return [{"case": case, "ms": values} for case, values in found.items()]
+
+
+def estimate(dense: Arm, make_another: Callable[[], Arm], arms: int, steps: int) -> tuple[float, float]:
+    """Seconds of an update and of all arms, from making one, compiling its updates and timing them."""
+    began = time.perf_counter()
+    make_another()
+    made = time.perf_counter()
+    dense.seconds_an_update()
+    compiled = time.perf_counter()
+    update = dense.seconds_an_update()
+    timing = time.perf_counter() - compiled
+    compiling = compiled - made - timing
+    each = made - began + compiling + dense.keys.shape[0] * steps * update + (1 + ROUNDS.value) * timing
+    return update, arms * each
 
 
 def notes(dense: ConvolutionalNetwork, weights: int, steps: int, seeds: int) -> list[str]:
@@ -231,16 +251,10 @@ def main():
 
     began = time.time()
     first = make(*cases[0])
-    fresh = time.perf_counter()
-    first.seconds_an_update()
-    fresh = time.perf_counter() - fresh
-    again = time.perf_counter()
-    update = first.seconds_an_update()
-    again = time.perf_counter() - again
-    seconds = len(cases) * (fresh - again + seeds * steps * update + (1 + ROUNDS.value) * again)
+    update, seconds = estimate(first, lambda: make(*cases[1]), len(cases), steps)
     print(
-        f"{len(cases)} arms of {seeds} seeds, {steps:,} updates of {1e3 * update:.1f} ms, {fresh - again:.0f} s to compile each: about "
-        f"{naming.duration(seconds)} if pruned updates took as long as dense ones",
+        f"{len(cases)} arms of {seeds} seeds, {steps:,} updates of {1e3 * update:.1f} ms: about {naming.duration(seconds)} if pruned "
+        "updates took as long as dense ones",
         flush=True,
     )
     rows, arms = [], {}

@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from digits import ConvolutionalNetwork, convolutional_objective, cross_entropy, load_digits, wrong
+from digits import ConvolutionalNetwork, convolutional_objective, convolve, cross_entropy, load_digits, wrong
 
 import jaxprune as jp
 from jaxprune.parameters import prunable_size
@@ -33,6 +33,14 @@ def test_loss_and_errors_by_hand():
     rows = {"labels": jnp.array([0, 2])}
     np.testing.assert_allclose(cross_entropy(logits, rows, None), -np.log([0.7, 0.3]), rtol=1e-6)
     assert wrong(logits, rows).tolist() == [0.0, 1.0]
+
+
+@pytest.mark.parametrize(("stride", "size", "kernel"), [(1, (8, 8), (3, 3)), (2, (8, 8), (3, 3)), (2, (5, 7), (3, 3)), (1, (4, 6), (2, 1))])
+def test_products_over_shifted_copies_are_the_convolution(stride, size, kernel):
+    images = jax.random.normal(jax.random.key(0), (2, *size, 3))
+    weights = jax.random.normal(jax.random.key(1), (*kernel, 3, 4))
+    expected = jax.lax.conv_general_dilated(images, weights, (stride, stride), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+    np.testing.assert_allclose(convolve(images, weights, (stride, stride), "SAME"), expected, atol=1e-5)
 
 
 def test_the_groups_of_the_network_fit_its_arrays():
