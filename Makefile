@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 OUTPUT ?= demo-output
 
-.PHONY: demo test lint clean
+.PHONY: demo test notebooks docs packaging lint clean
 
 $(VENV)/.demo: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -13,7 +13,15 @@ $(VENV)/.demo: pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/.test: $(VENV)/.demo
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[arrow,curvature,dev,export,tensorboard]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[arrow,curvature,dev,docs,export,notebooks,tensorboard]'
+	touch $@
+
+$(VENV)/.notebooks: $(VENV)/.demo
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[export,notebooks]'
+	touch $@
+
+$(VENV)/.docs: $(VENV)/.demo
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
 	touch $@
 
 demo: $(VENV)/.demo
@@ -23,10 +31,20 @@ demo: $(VENV)/.demo
 test: $(VENV)/.test lint
 	$(BIN)/python -m pytest -n auto
 
+# Shrunken, to see that they run; their kept outputs are of the full size (python colab/run.py --save).
+notebooks: $(VENV)/.notebooks
+	JAXPRUNE_SMOKE=1 $(BIN)/python colab/run.py
+
+packaging: $(VENV)/.test
+	$(BIN)/python tests/packaging.py
+
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
+docs: $(VENV)/.docs
+	$(BIN)/mkdocs build --strict
+
 clean:
-	rm -rf $(VENV) demo-output
+	rm -rf $(VENV) demo-output site
