@@ -119,7 +119,7 @@ class UnitGroup:
 
       >>> import jax
       >>> import jaxprune as jp
-      >>> made, read = [("first/kernel", 1), ("first/bias", 0)], [("second/kernel", 0, 0)]
+      >>> made, read = (("first/kernel", 1), ("first/bias", 0)), (("second/kernel", 0, 0),)
       >>> hidden = jp.UnitGroup("hidden", size=8, activation=jax.nn.relu, producers=made, consumers=read)
       >>> hidden.consumers
       (('second/kernel', 0, 0),)

@@ -286,7 +286,7 @@ def compact_tree(
       >>> import jax
       >>> import jax.numpy as jnp
       >>> import jaxprune as jp
-      >>> hidden = jp.UnitGroup("hidden", 2, jax.nn.relu, producers=[("first/kernel", 1)], consumers=[("second/kernel", 0, 0)])
+      >>> hidden = jp.UnitGroup("hidden", 2, jax.nn.relu, producers=(("first/kernel", 1),), consumers=(("second/kernel", 0, 0),))
       >>> params = {"first": {"kernel": jnp.array([[1.0, 2.0]])}, "second": {"kernel": jnp.array([[3.0], [4.0]])}}
       >>> masks = {"first": {"kernel": jnp.array([[True, True]])}, "second": {"kernel": jnp.array([[False], [True]])}}
       >>> small, small_masks, plan = jp.compact_tree(params, masks, [hidden])

@@ -116,7 +116,7 @@ def effective_density(params: Any, masks: Any, groups: Sequence[UnitGroup], *, p
       >>> import jax
       >>> import jax.numpy as jnp
       >>> import jaxprune as jp
-      >>> hidden = jp.UnitGroup("hidden", 2, jax.nn.relu, producers=[("first/kernel", 1)], consumers=[("second/kernel", 0, 0)])
+      >>> hidden = jp.UnitGroup("hidden", 2, jax.nn.relu, producers=(("first/kernel", 1),), consumers=(("second/kernel", 0, 0),))
       >>> masks = {"first": {"kernel": jnp.array([[True, False]])}, "second": {"kernel": jnp.array([[False], [True]])}}
       >>> float(jp.density(masks)), float(jp.effective_density(masks, masks, [hidden]))
       (0.5, 0.0)
