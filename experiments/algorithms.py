@@ -85,6 +85,12 @@ def seconds_an_update(algo: str, data: jp.data.Dataset) -> float:
     return (time.perf_counter() - began) / TIMED
 
 
+def counted_evaluations() -> str:
+    """What the score of a run is the mean of."""
+    number = EVALUATIONS.value
+    return "a run's only evaluation, at its end," if number == 1 else f"mean of a run's last {min(3, number)} of {number} evaluations"
+
+
 def main():
     steps, output, work = updates(), pathlib.Path(OUTPUT.value), pathlib.Path(WORK.value)
     loaded = {name: jp.data.load(name) for name in DATASETS.value}
@@ -120,8 +126,8 @@ def main():
         spread = {"score_min": None if low is None else float(low), "score_max": None if high is None else float(high)}
         rows.append({"dataset": dataset, "algorithm": naming.name(algo), "arm": arm, "steps": steps[algo], **spread, **found})
     after = [
-        f"Score: normalised with D4RL's reference returns; mean of a run's last three of {EVALUATIONS.value} evaluations of "
-        f"{EPISODES.value} episodes, over {SEEDS.value} seeds. Every network of an algorithm is pruned, each perceptron to the sparsity "
+        f"Score: normalised with D4RL's reference returns; {counted_evaluations()} of {EPISODES.value} episodes, over {SEEDS.value} seeds. "
+        "Every network of an algorithm is pruned, each perceptron to the sparsity "
         "named, on 1,024 rows. Hyper-parameters are those of the authors' code (BC: ours); observations are standardised for all. IQL's "
         "rewards are scaled as in their code, so that the best and the worst episode of a log are 1,000 apart, and its actor's learning "
         "rate falls over the length of the run. The papers train for a million updates. Our built-in sets are not D4RL's: compare lines, "
@@ -129,7 +135,9 @@ def main():
         "",
         made_by(command_line(), time.time() - began),
     ]
-    write_results(output, COLUMNS, rows, ["# Algorithms, dense and pruned before training"], after)
+    # The time of an update is told between evaluations.
+    columns = {name: told for name, told in COLUMNS.items() if any(row.get(name) is not None for row in rows)}
+    write_results(output, columns, rows, ["# Algorithms, dense and pruned before training"], after)
 
 
 if __name__ == "__main__":
