@@ -32,7 +32,7 @@ def test_algorithms(tmp_path):
     assert [(row["algorithm"], row["steps"], row["arm"]) for row in rows] == [
         (algo, steps, arm) for algo, steps in (("BC", "4"), ("IQL", "6")) for arm in ("dense", "SNIP 90 %", "SNIP 95 %", "GraSP 95 %")
     ]
-    # BC on Hopper has 69,120 kernel weights; IQL an actor of as many (tanh mean), two critics 14-256-256-1 and a value network 11-256-256-1.
+    # BC on Hopper has 69,120 kernel weights; IQL an actor as large, two critics 14-256-256-1 and a value network 11-256-256-1.
     dense = 69_120 + 2 * (14 * 256 + 256 * 256 + 256) + (11 * 256 + 256 * 256 + 256)
     assert [int(row["kept"]) for row in rows[:4]] == [69_120, 6_912, 3_456, 3_456]
     assert int(rows[4]["kept"]) == dense
