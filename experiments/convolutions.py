@@ -212,7 +212,7 @@ def notes(dense: ConvolutionalNetwork, weights: int, steps: int, seeds: int) -> 
         f"Three 3 × 3 convolutions ({'-'.join(map(str, dense.channels))} channels, the last two of stride 2), the image flattened,",
         f"{dense.width} units, ten outputs; ReLU, {weights:,} weights.",
         f"Pruned before training on {PRUNE_ROWS.value:,} rows, then {steps:,} updates of Adam ({LEARNING_RATE.value:g}) on",
-        f"{BATCH_SIZE.value} rows. Accuracy: mean over {seeds} seeds, in brackets {brackets}.",
+        f"{BATCH_SIZE.value} rows. Accuracy: mean over {claims.counted(seeds, 'seed')}, in brackets {brackets}.",
         "Arms of channels keep as many channels and hidden units as the weights of the sparsity pay for;",
         "the small dense network is drawn anew at that size. Arrays are cut to the largest of the seeds.",
         f"Milliseconds: the median of {ROUNDS.value} rounds in which all arms take turns, compilation left out;",
