@@ -92,13 +92,14 @@ def cell_rows(runs: Sequence[Run], **names: Any) -> list[dict[str, Any]]:
     return rows
 
 
-def failures_told(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A sentence for every row of `cell_rows` with failed runs."""
-    return [
-        f"Failed, in no number above: {row['dataset']}, {row['criterion']} at {naming.percent(row['sparsity'])} ({row['failed']})."
-        for row in rows
-        if row["failed"]
-    ]
+def failures_told(rows: Sequence[Mapping[str, Any]], *names: str) -> list[str]:
+    """A sentence for every row of `cell_rows` with failed runs, told by its data set, criterion, sparsity and these columns."""
+    found = []
+    for row in rows:
+        if row["failed"]:
+            about = ", ".join((row["dataset"], f"{row['criterion']} at {naming.percent(row['sparsity'])}", *(row[name] for name in names)))
+            found.append(f"Failed, in no number above: {about} ({row['failed']}).")
+    return found
 
 
 def authors_settings(algo: str, data: jp.data.Dataset, steps: int | None = None) -> dict[str, Any]:
