@@ -13,7 +13,7 @@ $(VENV)/.demo: pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/.test: $(VENV)/.demo
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[arrow,curvature,dev,docs,export,notebooks,tensorboard]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[arrow,curvature,dev,docs,experiments,export,notebooks,tensorboard]'
 	touch $@
 
 $(VENV)/.notebooks: $(VENV)/.demo

@@ -26,7 +26,9 @@ def data_folder(tmp_path_factory):
 def load(monkeypatch, data_folder):
     """A script as a module with its flags parsed, in this process: importing JAX anew would take longer than most of what is tested."""
     monkeypatch.setenv("MINARI_DATASETS_PATH", data_folder)
-    before = set(flags.FLAGS)
+    # Scripts share names of flags: those of others that this process has imported are set aside.
+    before = {name for name in flags.FLAGS if (flags.FLAGS.find_module_defining_flag(name) or "").startswith("absl")}
+    aside = {name: flags.FLAGS[name] for name in flags.FLAGS if name not in before}
 
     def forget():
         for name in set(flags.FLAGS) - before:
@@ -47,6 +49,8 @@ def load(monkeypatch, data_folder):
 
     yield load
     forget()
+    for name, flag in aside.items():
+        flags.FLAGS[name] = flag
 
 
 def table(output, name="table"):
