@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 from jaxprune.reporting.summary import Series
 
 INK, FAINT, PAPER = "#1b1f24", "#8a9099", "#fefefe"
-# Okabe and Ito's palette without its yellow, which white paper swallows; the hatch is for bars.
+# Okabe and Ito's palette without its yellow, which white paper swallows; the hatch is for bars (of lines: dots make large files).
 SLOTS = (
     ("#0072b2", "o", "solid", ""),
     ("#d55e00", "s", (0, (5, 1.6)), "////"),
-    ("#009e73", "^", (0, (6, 1.4, 1.2, 1.4)), "...."),
+    ("#009e73", "^", (0, (6, 1.4, 1.2, 1.4)), "||||"),
     ("#e69f00", "D", (0, (1.4, 1.2)), "xxxx"),
     ("#cc79a7", "v", (0, (3, 1.2, 1.2, 1.2, 1.2, 1.2)), "\\\\\\\\"),
     ("#56b4e9", "P", (0, (8, 2)), "++++"),
-    ("#7a6a00", "X", (0, (2.5, 2.5)), "oo"),
+    ("#7a6a00", "X", (0, (2.5, 2.5)), "--"),
 )
 PREFERRED = {"snip": 0, "grasp": 1, "magnitude": 2, "random": 3, "crop": 4, "synflow": 5, "force": 6, "lm": 1, "obd": 2, "qm": 4}
 SPARE_MARKERS = ("<", ">", "p", "h", "*", "8", "d")

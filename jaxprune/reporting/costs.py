@@ -35,6 +35,11 @@ class Cost:
     stored: float | None = None
     int8: float | None = None
 
+    @property
+    def total(self) -> float | None:
+        """Seconds until a run is trained: starting it, which for some baselines is a training of its own, and its training."""
+        return None if self.seconds is None else self.seconds + (self.starting or 0.0)
+
 
 def checked_sizes(rows: Iterable[Record]) -> list[Record]:
     """The rows, one per run, if all have what a report needs of them.

@@ -66,7 +66,8 @@ def return_against_sparsity(
             shift = dodge * (order - (len(pruned) - 1) / 2)
             _draw_line(axes, points, styles[each], labels[each], shift, alpha)
             ends.append((labels[each], points[-1][0] + shift, points[-1][1].mean, styles[each]))
-        left, right = places[sparsities[0]] - 0.07 * extent, places[sparsities[-1]] + 0.07 * extent
+        margin = max(0.07 * extent, 0.5 * dodge * len(pruned) + 0.02 * extent)
+        left, right = places[sparsities[0]] - margin, places[sparsities[-1]] + margin
         axes.set_xlim(left, right)
         for each in series:
             if each.dense:
@@ -86,7 +87,7 @@ def return_against_sparsity(
         axes.set_ylabel("Return" if value == "return" else "Normalised score (0 random, 100 expert)")
         axes.grid(axis="y")
         number_axis(axes.yaxis)
-        _label_ends(axes, ends)
+        _label_ends(axes, ends, right=0.97)
         if title:
             axes.set_title(title, pad=10)
     return figure
@@ -266,8 +267,16 @@ def round_ticks(low: float, high: float, most: int = 4) -> list[float]:
     return found[:: -(-len(found) // most)]
 
 
-def _label_ends(axes: Any, ends: Sequence[tuple[str, float, float, Look]]) -> None:
-    """Names beside the lines' right ends, outside the plot and pushed apart so that none covers another or the data."""
+def _label_ends(axes: Any, ends: Sequence[tuple[str, float, float, Look]], *, right: float) -> None:
+    """Names beside the lines' right ends, outside the plot and pushed apart so that none covers another or the data.
+
+    Args:
+      axes: of a fixed place; made narrower where the names would pass `right`.
+      ends: (name, x, y, look) of each line.
+      right: how far names may reach, a fraction of the figure's width.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
     low, high = axes.get_ylim()
     heights = spread_apart([(y - low) / (high - low) for _, _, y, _ in ends], gap=0.068)
     for (label, x, y, look), height in zip(ends, heights, strict=True):
@@ -289,6 +298,10 @@ def _label_ends(axes: Any, ends: Sequence[tuple[str, float, float, Look]]) -> No
             mark = dict(marker=look.marker, markersize=5.5, markeredgecolor=PAPER, markeredgewidth=0.8, linestyle="none")
             axes.plot([1.07], [height], color=look.color, transform=axes.transAxes, clip_on=False, scalex=False, scaley=False, **mark)
         axes.text(1.11, height, label, transform=axes.transAxes, va="center", color=INK, fontsize=9)
+    figure, place = axes.figure, axes.get_position()
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    widest = max(text.get_window_extent(renderer).width for text in axes.texts if text.get_text()) / figure.bbox.width
+    axes.set_position((place.x0, place.y0, min(place.width, (right - widest - place.x0) / 1.11), place.height))
 
 
 def spread_apart(heights: Sequence[float], *, gap: float) -> list[float]:

@@ -14,6 +14,10 @@ from jaxprune.reporting.summary import SERIES, Record, Series, series_labels
 REQUIRED = ("algo", "criterion", "sparsity", "seed", "layer", "kept", "total")
 
 
+# What keeps every weight of its layers.
+WHOLE = ("dense", "small_dense")
+
+
 def checked_layers(rows: Iterable[Record]) -> list[Record]:
     """The rows, one per run and layer, if all have what `layer_fractions` needs.
 
@@ -36,6 +40,7 @@ def layer_fractions(rows: Iterable[Record], *, title: str | None = None) -> Any:
 
     Args:
       rows: of one algorithm (and data set), one per run and layer: algo, criterion, sparsity, seed, layer, kept, total; optionally network.
+        The dense and the small dense network, which keep all of their layers, are left out.
       title: above the panels.
 
     Raises:
@@ -43,7 +48,7 @@ def layer_fractions(rows: Iterable[Record], *, title: str | None = None) -> Any:
     """
     from matplotlib.figure import Figure
 
-    checked = [row for row in checked_layers(rows) if str(row["criterion"]) != "dense" and int(row["total"]) > 0]
+    checked = [row for row in checked_layers(rows) if str(row["criterion"]) not in WHOLE and int(row["total"]) > 0]
     if not checked:
         raise ValueError("no layer rows of a pruned run: expected one row per run and layer, got none")
     for column in ("algo", "dataset"):

@@ -42,7 +42,7 @@ def mask_figure(masks: Mapping[str, Mapping[str, np.ndarray]], *, title: str | N
     least = max(1e-4, min((float(image.min()) for image in positive), default=1e-2))
     norm = LogNorm(least, 1)
     with drawing():
-        figure = Figure(figsize=(WIDTH, 0.9 + 1.35 * len(densities)), layout="constrained")
+        figure = Figure(figsize=(WIDTH, 0.9 + min(1.35 * len(densities), 8.0)), layout="constrained")
         grid = figure.subplots(len(densities), len(names), squeeze=False)
         for row, (label, images) in enumerate(densities.items()):
             for column, name in enumerate(names):
@@ -59,7 +59,7 @@ def mask_figure(masks: Mapping[str, Mapping[str, np.ndarray]], *, title: str | N
                     lines = [*name.removesuffix("/kernel").split("/"), shape]
                     axes.set_title("\n".join(lines), fontsize=8, fontweight="normal", loc="center")
                 axes.set_xlabel(f"{100 * kept:.2g} % kept", fontsize=7.5, color=INK if kept else "#d55e00")
-            grid[row, 0].set_ylabel(label)
+            grid[row, 0].set_ylabel(label.replace(", ", ",\n"), rotation=0, ha="right", va="center")
         ticks = round_ticks(least, 1, most=8)
         bar = figure.colorbar(drawn, ax=grid, shrink=0.8, aspect=40, pad=0.01, ticks=ticks)
         bar.ax.yaxis.set_minor_locator(NullLocator())

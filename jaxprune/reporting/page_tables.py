@@ -12,14 +12,14 @@ from jaxprune.reporting.summary import Cell, Series
 from jaxprune.reporting.tables import kept_text, ratio_text, spread_text
 
 
-def result_table(caption: str, cells: Sequence[Cell], labels: Mapping[Series, str]) -> str:
-    """A row per criterion and sparsity; no columns of returns where nothing was evaluated."""
+def result_table(caption: str, cells: Sequence[Cell], labels: Mapping[Series, str], *, seconds: bool = True) -> str:
+    """A row per criterion and sparsity; no columns of returns where nothing was evaluated, of seconds only on request."""
     pooled = any(len(cell.datasets) > 1 for cell in cells)
     evaluated = any(run.evaluated for cell in cells for run in cell.runs + cell.failed)
     told = [_told(cell) for cell in cells]
     iqm = any(spread is not None and spread.iqm is not None for spread in told)
     returned = ["Score" if pooled else "Return", *["IQM"] * iqm, *([] if pooled else ["Best", "Score"]), "Of dense"]
-    headers = ["Criterion", "Sparsity", "Kept", *returned * evaluated, "Training", "Seeds × sets" if pooled else "Seeds"]
+    headers = ["Criterion", "Sparsity", "Kept", *returned * evaluated, *["Training"] * seconds, "Seeds × sets" if pooled else "Seeds"]
     rows = []
     for place, (cell, spread) in enumerate(zip(cells, told, strict=True)):
         middle = naming.number(spread.iqm) if spread else "n/a"
@@ -34,7 +34,7 @@ def result_table(caption: str, cells: Sequence[Cell], labels: Mapping[Series, st
             naming.percent(cell.sparsity),
             escape(kept_text(cell, of_total=pooled)),
             *numbers * evaluated,
-            naming.duration(cell.wall_s),
+            *[naming.duration(cell.wall_s)] * seconds,
             f'<span class="bad">{seeds}</span>' if cell.failed else seeds,
         ]
         rows.append((_begins(cells, place), texts))

@@ -27,7 +27,7 @@ class Axis(NamedTuple):
 
 AXES = (
     Axis("Exported policy, bytes", naming.size, lambda cost: cost.stored),
-    Axis("Training of a run, seconds", lambda seconds: f"{seconds:.3g}", lambda cost: cost.seconds),
+    Axis("Starting and training, seconds", lambda seconds: f"{seconds:.3g}", lambda cost: cost.total),
     Axis("Weights multiplied in training", naming.short, lambda cost: cost.executed),
 )
 # A logarithmic axis from this ratio of its ends on.
@@ -62,7 +62,7 @@ def return_against_cost(
     series = list(dict.fromkeys(cell.series for cell in cells if cell.returns))
     labels, styles = series_labels(series), looks(series)
     with drawing():
-        figure = Figure(figsize=(WIDTH, 3.2), layout="constrained")
+        figure = Figure(figsize=(WIDTH, 3.6), layout="constrained")
         grid = figure.subplots(1, len(axes_of_cost), sharey=True, squeeze=False)[0]
         shown: dict[str, Any] = {}
         named = []
@@ -104,7 +104,7 @@ def _draw_points(panel: Any, points: list[tuple[float, Spread]], look: Any) -> A
     for cost, spread in points:
         panel.vlines(cost, spread.low, spread.high, color=look.color, linewidth=1.0, alpha=0.6, zorder=2)
     mark = dict(marker=look.marker or "*", markersize=5.5 if look.marker else 9, markeredgecolor=PAPER, markeredgewidth=0.6)
-    return panel.plot(x, means, color=look.color, linestyle="none", zorder=3, **mark)[0]
+    return panel.plot(x, means, color=look.color, linestyle="none", zorder=3 if look.marker else 4, **mark)[0]
 
 
 def _cost_axis(panel: Any, axis: Axis, costs: Sequence[float], *, ticks: int) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from jaxprune.reporting import naming, page, verdict
 from jaxprune.reporting.costs import costs_of
 from jaxprune.reporting.figures import learning_curves, return_against_sparsity
-from jaxprune.reporting.layers import layer_fractions
+from jaxprune.reporting.layers import WHOLE, layer_fractions
 from jaxprune.reporting.mask_figure import CELLS, mask_figure
 from jaxprune.reporting.page_tables import cost_table, result_table
 from jaxprune.reporting.pareto import costly_axes, return_against_cost
@@ -69,8 +69,9 @@ def part_html(part: Part, labels: dict[Series, str], *, heading: str) -> list[st
     if part.finished:
         body.append(_returns(part, labels))
     told = f": return and score over seeds, in brackets {brackets_text(cells)}" if part.finished else ""
-    body.append(result_table(f"{part.about}{_prunable(cells)}{told}", cells, labels))
-    return [*body, *_costs(part, labels), *_curves(part, labels), *_layers(part), *_masks(part, labels), "</section>"]
+    costs = _costs(part, labels)
+    body.append(result_table(f"{part.about}{_prunable(cells)}{told}", cells, labels, seconds=not costs))
+    return [*body, *costs, *_curves(part, labels), *_layers(part), *_masks(part, labels), "</section>"]
 
 
 def _returns(part: Part, labels: dict[Series, str]) -> str:
@@ -115,7 +116,7 @@ def _curves(part: Part, labels: dict[Series, str]) -> list[str]:
 
 
 def _layers(part: Part) -> list[str]:
-    if not any(str(row["criterion"]) != "dense" for row in part.layers):
+    if all(str(row["criterion"]) in WHOLE for row in part.layers):
         return []
     names = list(dict.fromkeys(f"{row.get('network') or ''} {row['layer']}".strip() for row in part.layers))
     described = f"Fraction of weights kept in each of {len(names)} layers ({', '.join(names)}), by criterion and sparsity."
@@ -135,7 +136,8 @@ def _masks(part: Part, labels: dict[Series, str]) -> list[str]:
     whose = f" of seed {seeds[0]}" if len(seeds) == 1 else ""
     caption = (
         f"Masks{whose}{where}: inputs downwards, outputs to the right, in at most {CELLS} × {CELLS} blocks. "
-        "The stronger the colour, the more of a block is kept; the page's own: nothing."
+        "The stronger the colour, the more of a block is kept; the page's own: nothing. Compacted runs have lost the weights that lay on "
+        "no path from an input to an output."
     )
     described = f"Heat maps of the masks of {', '.join(pictures)}, kernel by kernel: {', '.join(shown[0][0])}."
     return ["<h3>Where the kept weights are</h3>", part.figure(mask_figure(pictures), "masks", "masks", described, caption)]

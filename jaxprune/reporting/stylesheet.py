@@ -68,7 +68,7 @@ summary { cursor: pointer; }
   h1, h2, h3, .caption { break-after: avoid; }
   h2 { margin-top: 1.5rem; }
   .scroll { overflow: visible; }
-  figure svg { min-width: 0; }
+  figure svg { min-width: 0; max-height: 24cm; }
   table { font-size: 7.5pt; }
   th, td { padding: .2rem .3rem; }
   .meter { min-width: 4.5rem; print-color-adjust: exact; -webkit-print-color-adjust: exact; }

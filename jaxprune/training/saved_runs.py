@@ -17,15 +17,14 @@ from jaxprune.agents.compact import expand
 from jaxprune.export.policy import read_policy
 from jaxprune.export.sizes import policy_bytes
 from jaxprune.parameters import prunable_leaves
+from jaxprune.reporting.layers import WHOLE
 from jaxprune.reporting.verdict import USUAL_SPARSITY
-from jaxprune.training.arms import DENSE
 from jaxprune.training.checkpoint import load_run
 from jaxprune.training.progress import progress_bar
 
 log = logging.getLogger("jaxprune")
 
 MOST_PICTURES = 8
-WITHOUT_MASKS = (DENSE, "small_dense")
 
 Rows = list[dict[str, Any]]
 
@@ -89,7 +88,7 @@ def _pictured(rows: Sequence[Mapping[str, Any]]) -> set[str]:
     """Runs whose masks are drawn: of each algorithm, the pruned ones at the sparsity nearest to 95 %, of the first seed there."""
     found: set[str] = set()
     for algo in dict.fromkeys(row["algo"] for row in rows):
-        pruned = [row for row in rows if row["algo"] == algo and row["criterion"] not in WITHOUT_MASKS]
+        pruned = [row for row in rows if row["algo"] == algo and row["criterion"] not in WHOLE]
         if pruned:
             at = min((row["sparsity"] for row in pruned), key=lambda sparsity: abs(sparsity - USUAL_SPARSITY))
             here = [row for row in pruned if row["sparsity"] == at]

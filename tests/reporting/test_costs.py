@@ -26,6 +26,7 @@ def test_costs_by_hand():
     (cost,) = costs_of([cell], rows[::-1], sizes).values()
     assert cost.seconds == (8 / 4 + 1 + 10 / 2) / 2
     assert cost.starting == 3.0
+    assert cost.total == cost.seconds + 3.0
     assert cost.evaluating == (8 / 4 + 8 / 2) / 2
     assert cost.together == 4
     assert cost.executed == 200
@@ -35,7 +36,7 @@ def test_costs_by_hand():
 def test_what_the_records_do_not_tell_is_none():
     rows = [row("a", 100)]
     (cost,) = costs_of(cells_of(runs_of(rows)), rows).values()
-    assert set(vars(cost).values()) == {None}
+    assert {*vars(cost).values(), cost.total} == {None}
 
 
 def test_pareto_front_by_hand():
@@ -49,11 +50,11 @@ def test_a_panel_for_every_cost_that_differs(records):
     figure = return_against_cost(cells, costs)
     assert [axes.get_xlabel() for axes in figure.axes] == [
         "Exported policy, bytes",
-        "Training of a run, seconds",
+        "Starting and training, seconds",
         "Weights multiplied in training",
     ]
     assert [text.get_text() for text in figure.legends[0].texts] == ["Dense", "SNIP", "GraSP", "Random", "Pareto front"]
-    same = [{**each, "wall_s": 1.0, "executed": 5} for each in records]
+    same = [{**each, "wall_s": 1.0, "start_s": 1.0, "executed": 5} for each in records]
     assert [axis.label for axis in costly_axes(cells, costs_of(cells, same, make_sizes(records)))] == ["Exported policy, bytes"]
     with pytest.raises(ValueError, match="nothing to draw"):
         return_against_cost(cells, costs_of(cells, same))

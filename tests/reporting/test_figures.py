@@ -69,12 +69,15 @@ def test_labels_are_pushed_apart_in_order():
     assert spread_apart([0.5] * 30, gap=0.1) == pytest.approx([place / 29 for place in range(30)])
 
 
-def test_labels_stand_outside_the_plot(records):
-    figure = return_against_sparsity(records)
+@pytest.mark.parametrize("criteria", [("snip", "grasp"), ("snip", "a_criterion_of_a_long_name", *(f"criterion_{i}" for i in range(10)))])
+def test_labels_stand_outside_the_plot_and_points_inside(criteria):
+    figure = return_against_sparsity(make_records(criteria=criteria, sparsities=(0.95, 0.99)))
     figure.canvas.draw()
     (axes,) = figure.axes
     assert all(text.get_window_extent().x0 > axes.get_window_extent().x1 for text in axes.texts if text.get_text())
     assert all(text.get_window_extent().x1 < figure.bbox.x1 for text in axes.texts if text.get_text())
+    left, right = axes.get_xlim()
+    assert all(left < x < right for line in lines_named(axes).values() if line.get_marker() not in ("", "None") for x in line.get_xdata())
 
 
 def test_missing_dense_single_sparsity_and_dense_alone():
@@ -162,6 +165,8 @@ def test_layer_fractions():
     axes = figure.axes[0]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["actor Dense_0", "actor Dense_1", "actor Dense_2"]
     assert [bar.get_width() for bar in axes.patches] == pytest.approx([4.0, 2.0, 60.0] * 2)  # per cent, the mean of 1, 2 and 3 times
+    whole = layer_fractions(make_layers(criteria=("dense", "snip", "small_dense", "grasp")))
+    assert [text.get_text() for text in whole.legends[0].texts] == ["SNIP", "GraSP"]
     with pytest.raises(ValueError, match="no column layer"):
         layer_fractions([{key: value for key, value in row.items() if key != "layer"} for row in make_layers()])
     with pytest.raises(ValueError, match="not between 0 and the total"):
