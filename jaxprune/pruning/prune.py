@@ -136,6 +136,12 @@ def check_budgets(blank: frozenset[str], keep: dict[str, int], *, criterion: Any
         logging.getLogger("jaxprune").warning("%s; the first ones are kept: use fewer rounds, a lower sparsity or a floor", message)
 
 
+@functools.partial(jax.jit, static_argnames=("chains", "prunable", "stacked"))
+def _best(scores, keep, within, *, chains, prunable, stacked):
+    """The masks of a round without floors: one program for all rounds of a network, for they differ in how many weights they keep alone."""
+    return rank_scores(scores, chains, prunable=prunable, stacked=stacked, within=within).masks(keep)
+
+
 def prune_in_rounds(
     score_round: Callable[[int, Any], Any],
     params: Any,
@@ -188,6 +194,9 @@ def prune_in_rounds(
         keep = {prefix: counts[prefix][i] for prefix in chains}
         check_budgets(blank_budgets(scores, chains, prunable=prunable), keep, criterion=criterion, first=i == 0)
         within = earlier if criterion in REVIVING else masks
+        if allocation == "global" and not floor:
+            masks = _best(scores, keep, within, chains=tuple(chains), prunable=prunable, stacked=stacked)
+            continue
         ranking = rank_scores(
             scores,
             tuple(chains),
