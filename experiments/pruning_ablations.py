@@ -21,8 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from absl import flags
-from arm_runs import KeptRows, failures_told, made_by, numbers_of, returns_of, sweep_runs, write_page
-from arm_runs import cell_rows as rows_of_cells
+from arm_runs import KeptRows, cell_rows, failures_told, made_by, numbers_of, returns_of, sweep_runs, write_page
 from claims import MARGIN, RETURNS_RULE, bullets, counted, differences, sentence, share_text, spread_of
 from estimates import sweep_seconds, timed, told
 from launch import command_line, launch
@@ -222,7 +221,8 @@ def trained_elsewhere(grid: Grid, data: jp.data.Dataset, arm: Arm, scored: jp.da
                 played: dict[str, Any] = {"episodes": grid.episodes, "seeds": [(seed, step) for seed in seeds]}
                 evaluated.append(evaluate_stack(agent, agent.policy(state), env_id, **played).mean(axis=1))
             means = np.mean(evaluated[-LAST_EVALUATIONS:], axis=0)
-            finals.setdefault(str(sparsity), {}).update({str(seed): float(mean) for seed, mean in zip(seeds, means, strict=True)})
+            finite = {str(seed): float(mean) for seed, mean in zip(seeds, means, strict=True) if np.isfinite(mean)}
+            finals.setdefault(str(sparsity), {}).update(finite)
     return finals
 
 
@@ -259,7 +259,7 @@ class Part:
             folder = pathlib.Path(WORK.value) / "-".join((grid.algo, *label.lower().split(), arm.folder, str(grid.steps)))
             runs, seconds = sweep_runs(folder, loaded[dataset], grid.config(dataset, arm))
             self.seconds += seconds
-            self.rows += rows_of_cells(runs, arm=arm.name, dataset=label, algorithm=naming.name(grid.algo))
+            self.rows += cell_rows(runs, arm=arm.name, dataset=label, algorithm=naming.name(grid.algo))
             for (criterion, sparsity), returns in returns_of(runs).items():
                 name = CHANCE if criterion == "random" else arm.name
                 self.finals.setdefault((name, criterion, sparsity), {})[label] = returns
@@ -275,8 +275,12 @@ class Part:
             for sparsity, returns in kept.rows[key]["returns"].items():
                 by_seed = {int(seed): value for seed, value in returns.items()}
                 self.finals.setdefault((arm.name, criterion, float(sparsity)), {})[label] = by_seed
-                missing = "; ".join(f"seed {seed}: could not be pruned" for seed in grid.seeds if seed not in by_seed)
-                found = {"return_mean": float(np.mean(list(by_seed.values()))), "seeds": len(by_seed), "failed": missing}
+                missing = "; ".join(f"seed {seed}: not pruned, or no finite return" for seed in grid.seeds if seed not in by_seed)
+                found = {
+                    "return_mean": float(np.mean(list(by_seed.values()))) if by_seed else None,
+                    "seeds": len(by_seed),
+                    "failed": missing,
+                }
                 names = {"arm": arm.name, "dataset": label, "algorithm": naming.name(grid.algo)}
                 self.rows.append({**names, "criterion": naming.name(criterion), "sparsity": float(sparsity), **found})
 
@@ -459,8 +463,9 @@ def main():
             criterion = next((c for c in part.grid.criteria if naming.name(c) == row["criterion"]), None)
             row["overlap"] = None if criterion is None else part.overlap(row["arm"], criterion, row["sparsity"])
     lines += [
-        "A return is the mean of a run's last three evaluations. Weights are removed before the first update, from every network; runs of "
-        "one seed share initialisation, batches and episode starts. Several rounds prune exponentially, each on fresh rows. Scored on "
+        "A return is the mean of a run's last three evaluations, or of all where there are fewer. Weights are removed before the "
+        "first update, from every network; runs of one seed share initialisation, batches and episode starts. Several rounds prune "
+        "exponentially, each on fresh rows. Scored on "
         "another level: the criterion sees that level's set of the same task, standardised as the training set is, and training goes on "
         "with the training set. In brackets, and as bars: the 95 % bootstrap interval of the mean, or the range of fewer than five pairs.",
         "",

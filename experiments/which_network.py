@@ -185,8 +185,9 @@ def main():
         f"Return in per cent of dense, {counted(len(size.seeds), 'seed')}, {naming.name(CRITERION.value)} before training.",
         "",
         *(line for found in algorithms for line in page(found)),
-        f"A return is the mean of a run's last three evaluations of {counted(size.episodes, 'episode')}. Runs of one seed share "
-        "initialisation, batches and episode starts. Twin critics count as one network. In brackets: the 95 % bootstrap interval of the "
+        f"A return is the mean of a run's last three evaluations, or of all where there are fewer, of "
+        f"{counted(size.episodes, 'episode')}. Runs of one seed share initialisation, batches and episode starts. Twin critics count as "
+        "one network. In brackets: the 95 % bootstrap interval of the "
         "mean, or the range of fewer than five pairs.",
         "",
         RETURNS_RULE,
