@@ -73,7 +73,8 @@ def layer_fractions(rows: Iterable[Record], *, title: str | None = None) -> Any:
                 places, means, lows, highs = [], [], [], []
                 for place, layer in enumerate(layers):
                     if found := fractions.get((sparsity, each, layer)):
-                        mean = math.fsum(found) / len(found)
+                        # The mean of equal fractions is rounded too, and matplotlib refuses a bar's end on the wrong side of it.
+                        mean = min(max(math.fsum(found) / len(found), min(found)), max(found))
                         places.append(place - 0.4 + height * (order + 0.5))
                         means.append(100 * mean)
                         lows.append(100 * (mean - min(found)))

@@ -87,13 +87,16 @@ def pooled_spread(values: Mapping[str, Sequence[float]], *, resamples: int = 200
         raise ValueError("expected at least one task with one value per seed, got none")
     pooled = np.concatenate(list(samples.values()))
     seeds = min(len(sample) for sample in samples.values())
-    every, mean = tuple(pooled.tolist()), float(pooled.mean())
+    every, least, most = tuple(pooled.tolist()), float(pooled.min()), float(pooled.max())
+    # Rounding may put the mean of equal values beside them, and beside its own interval.
+    mean = min(max(float(pooled.mean()), least), most)
     if seeds < FEWEST_SEEDS_FOR_INTERVALS:
-        return Spread(every, mean, float(pooled.min()), float(pooled.max()), "range", seeds, len(samples))
+        return Spread(every, mean, least, most, "range", seeds, len(samples))
     data = tuple(samples.values())
     low, high = _bootstrap(data, _pooled_mean, resamples=resamples, seed=seed)
     iqm_low, iqm_high = _bootstrap(data, _pooled_iqm, resamples=resamples, seed=seed)
     iqm = float(interquartile_mean(pooled))
+    low, high = max(least, min(low, mean)), min(most, max(mean, high))
     return Spread(every, mean, low, high, "bootstrap", seeds, len(samples), iqm, iqm_low, iqm_high)
 
 

@@ -159,6 +159,14 @@ def test_losses_are_drawn_like_returns(records):
         learning_curves(unseen)
 
 
+@pytest.mark.parametrize("kept", [5, 9, 10, 699])
+def test_layer_fractions_that_agree(kept):
+    # math.fsum([5 / 704] * 5) / 5 is no longer 5 / 704, on one side for some numbers and on the other for others.
+    rows = [dict(row, kept=kept, total=704) for row in make_layers(seeds=5)]
+    bars = [bar.get_width() for bar in layer_fractions(rows).axes[0].patches]
+    assert bars == pytest.approx([100 * kept / 704] * len(bars))
+
+
 def test_layer_fractions():
     figure = layer_fractions(make_layers())
     assert [axes.get_title(loc="left") for axes in figure.axes] == ["90 % sparsity", "95 % sparsity"]

@@ -58,6 +58,13 @@ def test_equal_values_have_an_interval_of_width_zero():
     assert (found.low, found.mean, found.high, found.iqm) == (2.0, 2.0, 2.0, 2.0)
 
 
+@pytest.mark.parametrize("seeds", [3, 5, 7])
+def test_equal_values_have_themselves_for_a_mean(seeds):
+    for numerator in range(1, 704):
+        found = spread([numerator / 704] * seeds, resamples=9)
+        assert found.low == found.mean == found.high == numerator / 704
+
+
 def test_the_bootstrap_is_stratified_by_task():
     # Two tasks far apart, no spread inside either: resampling within tasks cannot move the mean, resampling over all would.
     found = pooled_spread({"a": [0.0] * 5, "b": [100.0] * 5})
