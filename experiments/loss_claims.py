@@ -15,8 +15,9 @@ FACTOR = 1.1
 WEAK = 0.5
 
 RATIO_RULE = (
-    f"Losses are compared by their ratio, of which the logarithms are averaged; a factor below {FACTOR:g} is no difference. A method's λ "
-    "is, for each seed, the one that was best for the other seeds, so that a grid of λ is not paid with luck. A rank correlation "
+    f"Losses are compared by their ratio, of which the logarithms are averaged; a factor below {FACTOR:g} is no difference. Where one task "
+    "by itself supports a claim and another contradicts it, the runs cannot tell. A method's λ is, for each seed, the one that was best "
+    "for the other seeds, so that a grid of λ is not paid with luck. A rank correlation "
     f"between −{WEAK:g} and {WEAK:g} is weak; it is taken over the methods of one seed, and averaged over seeds."
 )
 
@@ -58,7 +59,7 @@ def ratio_text(found: claims.Spread | None) -> str:
 
 
 def ratio_sentence(claim: str, pairs: claims.Pairs, *, below: float = math.inf, above: float = 0.0) -> str:
-    """One sentence on the claim that a ratio of losses lies between `above` and `below`.
+    """One sentence on the claim that a ratio of losses lies between `above` and `below`, by the rule and `RATIO_RULE`.
 
     Args:
       claim: what is claimed.
@@ -68,8 +69,13 @@ def ratio_sentence(claim: str, pairs: claims.Pairs, *, below: float = math.inf, 
     """
     found = claims.spread_of(pairs)
     low = math.log(above) if above > 0 else -math.inf
-    outcome = claims.judge(found, low=low, high=math.log(below) if math.isfinite(below) else math.inf)
-    return f"{claim}: our runs **{outcome}** ({ratio_text(found)}; {claims.over(pairs)})."
+    high = math.log(below) if math.isfinite(below) else math.inf
+    outcome = claims.judge(found, low=low, high=high)
+    alone = {task: claims.spread_of({task: values}) for task, values in pairs.items()}
+    if {claims.SUPPORT, claims.CONTRADICT} <= {claims.judge(one, low=low, high=high) for one in alone.values()}:
+        outcome = claims.CANNOT_TELL
+    told = "".join(f"; {task} {ratio_text(one)}" for task, one in alone.items()) if len(alone) > 1 else ""
+    return f"{claim}: our runs **{outcome}** ({ratio_text(found)}{told}; {claims.over(pairs)})."
 
 
 def correlation_text(found: claims.Spread | None) -> str:

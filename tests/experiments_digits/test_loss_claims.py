@@ -50,6 +50,15 @@ def test_ratio_sentences(ratio, bounds, outcome):
     assert said.endswith("; 2 tasks × 5 seeds).")
 
 
+def test_tasks_that_disagree_decide_nothing():
+    said = ratio_sentence("It helps", {"digits": around(0.5), "bc": around(1.2)}, below=1)
+    assert said.startswith("It helps: our runs **cannot tell** (0.775 times [")  # √0.6
+    assert "; digits 0.5 times [" in said
+    assert "; bc 1.2 times [" in said
+    # One that cannot tell by itself stands in nobody's way.
+    assert "**support it**" in ratio_sentence("It helps", {"digits": around(0.5), "bc": around(1.0)}, below=1)
+
+
 def test_four_seeds_of_one_task_decide_nothing():
     assert "**cannot tell**" in ratio_sentence("It helps", {"digits": around(0.1, seeds=4)}, below=1)
     assert "**cannot tell** (n/a; no pair of runs)" in ratio_sentence("It helps", {"digits": []}, below=1)
