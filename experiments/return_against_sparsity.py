@@ -152,9 +152,10 @@ def _sweep(name: str, kind: str, settings: dict[str, Any], data: jp.data.Dataset
 
 
 def estimate(parts: dict[str, list[Sweep]]) -> list[str]:
-    """Lines; of each part and kind of grid the first data set is timed for all."""
+    """Lines; of each part and kind of grid the first data set is timed for all. What is done already, its report written, costs nothing."""
     lines = []
-    for part, sweeps in parts.items():
+    for part, everything in parts.items():
+        sweeps = [sweep for sweep in everything if not (sweep.folder / "report.html").exists()]
         seconds: dict[Any, float] = {}
         for sweep in sweeps:
             kind = (sweep.config.criteria, sweep.config.sparsities)
