@@ -80,16 +80,25 @@ class Algorithm:
         return [config_of(name, data, self.algo, self.steps, arm) for name, data in self.loaded.items() for arm in self.arms]
 
     def seconds_expected(self) -> float:
-        """The dense agent and the one pruned throughout are timed on the first data set; one pruned in part is taken for dense."""
+        """The dense agent and the one pruned throughout are timed on the first data set; one pruned in part is taken for dense.
+
+        What is done already, its report written, costs nothing.
+        """
         name, data = next(iter(self.loaded.items()))
-        none, all_pruned = (sweep_seconds(config_of(name, data, self.algo, self.steps, arm), data) for arm in (NONE, ALL))
-        return (none * (len(self.arms) - 1) + all_pruned) * len(self.loaded)
+        left = [
+            arm for dataset, arm in itertools.product(self.loaded, self.arms) if not (self.folder(dataset, arm) / "report.html").exists()
+        ]
+        kinds = [ALL if arm == ALL else NONE for arm in left]
+        return sum(sweep_seconds(config_of(name, data, self.algo, self.steps, arm), data) * kinds.count(arm) for arm in sorted(set(kinds)))
+
+    def folder(self, dataset: str, arm: str) -> pathlib.Path:
+        """Of an arm's sweep."""
+        return pathlib.Path(WORK.value) / "-".join((self.algo, *naming.dataset_name(dataset).lower().split(), arm, str(self.steps)))
 
     def run(self, dataset: str, arm: str) -> None:
         """One arm on one data set, or go on with it."""
         label, data = naming.dataset_name(dataset), self.loaded[dataset]
-        folder = pathlib.Path(WORK.value) / "-".join((self.algo, *label.lower().split(), arm, str(self.steps)))
-        runs, seconds = sweep_runs(folder, data, config_of(dataset, data, self.algo, self.steps, arm))
+        runs, seconds = sweep_runs(self.folder(dataset, arm), data, config_of(dataset, data, self.algo, self.steps, arm))
         self.seconds += seconds
         self.rows += cell_rows(runs, dataset=label, algorithm=naming.name(self.algo), pruned=arm)
         for returns in returns_of(runs).values():
