@@ -249,6 +249,7 @@ def report(
 def figure(cells: Sequence[Cell], runs: Runs, costs: Costs, budgets: Sequence[int], path: pathlib.Path) -> None:
     """Learning curves of every arm, against updates and against seconds; a row for each cell."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import LogLocator, NullFormatter
 
     with drawing():
         drawn = Figure(figsize=(10.5, 3.2 * len(cells) + 0.8), layout="constrained")
@@ -271,7 +272,11 @@ def figure(cells: Sequence[Cell], runs: Runs, costs: Costs, budgets: Sequence[in
                 left.axvline(cell.steps * budget, color="0.8", linewidth=0.8, zorder=0)
             left.set(title=cell.name, xlabel="updates (grey: the budgets)", ylabel="return")
             right.set(title="… against time", xlabel="seconds of updates", xscale="log")
+            right.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            right.xaxis.set_minor_formatter(NullFormatter())
             for axes in (left, right):
+                axes.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+                axes.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
                 axes.grid()
         handles = {label: handle for axes in panels.ravel() for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
         drawn.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=4)
