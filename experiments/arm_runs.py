@@ -66,6 +66,11 @@ def sweep_runs(folder: pathlib.Path, data: jp.data.Dataset, config: jp.SweepConf
     return runs_of(records), sum(r["start_s"] + r["dense_s"] + (r["wall_s"] + r["eval_s"]) / r["stack"] for r in done)
 
 
+def is_done(folder: pathlib.Path) -> bool:
+    """Whether a sweep in this folder has come to its end, where it writes its report."""
+    return (folder / "report.html").exists()
+
+
 def returns_of(runs: Iterable[Run]) -> dict[tuple[str, float], dict[int, float]]:
     """{(criterion, sparsity): {seed: mean return of the last three evaluations}} of the runs that finished."""
     found: dict[tuple[str, float], dict[int, float]] = {}

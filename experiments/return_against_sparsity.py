@@ -20,7 +20,7 @@ import time
 from typing import Any
 
 from absl import flags
-from arm_runs import cell_rows, failures_told, made_by, numbers_of, returns_of, sweep_runs, write_page
+from arm_runs import cell_rows, failures_told, is_done, made_by, numbers_of, returns_of, sweep_runs, write_page
 from claims import (
     CANNOT_TELL,
     CONTRADICT,
@@ -152,10 +152,10 @@ def _sweep(name: str, kind: str, settings: dict[str, Any], data: jp.data.Dataset
 
 
 def estimate(parts: dict[str, list[Sweep]]) -> list[str]:
-    """Lines; of each part and kind of grid the first data set is timed for all. What is done already, its report written, costs nothing."""
+    """Lines; of each part and kind of grid the first data set is timed for all. What is done already is left out."""
     lines = []
     for part, everything in parts.items():
-        sweeps = [sweep for sweep in everything if not (sweep.folder / "report.html").exists()]
+        sweeps = [sweep for sweep in everything if not is_done(sweep.folder)]
         seconds: dict[Any, float] = {}
         for sweep in sweeps:
             kind = (sweep.config.criteria, sweep.config.sparsities)

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 from absl import flags
-from arm_runs import authors_settings, cell_rows, failures_told, made_by, returns_of, sweep_runs, updates_of, write_page
+from arm_runs import authors_settings, cell_rows, failures_told, is_done, made_by, returns_of, sweep_runs, updates_of, write_page
 from claims import MARGIN, RETURNS_RULE, bullets, counted, differences, sentence, share_text, spread_of
 from estimates import sweep_seconds, told
 from launch import command_line, launch
@@ -82,12 +82,10 @@ class Algorithm:
     def seconds_expected(self) -> float:
         """The dense agent and the one pruned throughout are timed on the first data set; one pruned in part is taken for dense.
 
-        What is done already, its report written, costs nothing.
+        What is done already costs nothing.
         """
         name, data = next(iter(self.loaded.items()))
-        left = [
-            arm for dataset, arm in itertools.product(self.loaded, self.arms) if not (self.folder(dataset, arm) / "report.html").exists()
-        ]
+        left = [arm for dataset, arm in itertools.product(self.loaded, self.arms) if not is_done(self.folder(dataset, arm))]
         kinds = [ALL if arm == ALL else NONE for arm in left]
         return sum(sweep_seconds(config_of(name, data, self.algo, self.steps, arm), data) * kinds.count(arm) for arm in sorted(set(kinds)))
 
@@ -194,7 +192,7 @@ def main():
         f"Return in per cent of dense, {counted(len(size.seeds), 'seed')}, {naming.name(CRITERION.value)} before training.",
         "",
         *(line for found in algorithms for line in page(found)),
-        f"A return is the mean of a run's last three evaluations, or of all where there are fewer, of "
+        "A return is the mean of a run's last three evaluations, or of all where there are fewer, of "
         f"{counted(size.episodes, 'episode')}. Runs of one seed share initialisation, batches and episode starts. Twin critics count as "
         "one network. In brackets: the 95 % bootstrap interval of the "
         "mean, or the range of fewer than five pairs.",
