@@ -31,9 +31,9 @@ demo: $(VENV)/.demo
 test: $(VENV)/.test lint
 	$(BIN)/python -m pytest -n auto
 
-# Shrunken, to see that they run; their kept outputs are of the full size (python colab/run.py --save).
+# Shrunken, to see that they run, and compiled as the tests are; their kept outputs are of the full size (python colab/run.py --save).
 notebooks: $(VENV)/.notebooks
-	JAXPRUNE_SMOKE=1 $(BIN)/python colab/run.py
+	JAXPRUNE_SMOKE=1 XLA_FLAGS="--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false" $(BIN)/python colab/run.py
 
 packaging: $(VENV)/.test
 	$(BIN)/python tests/packaging.py
