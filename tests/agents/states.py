@@ -11,7 +11,7 @@ from jaxprune.parameters import path_name
 
 
 def _zeros(x):
-    return jax.random.key(0) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else jnp.asarray(np.zeros(x.shape, x.dtype))
+    return jax.random.key(0) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else jax.device_put(np.zeros(x.shape, x.dtype))
 
 
 def fresh_state(agent, statistics, seed=0):
@@ -22,18 +22,18 @@ def fresh_state(agent, statistics, seed=0):
     def initial(path, x):
         if not path_name(path).endswith("kernel"):
             return _zeros(x)
-        return jnp.asarray(rng.uniform(-1, 1, size=x.shape) / np.sqrt(x.shape[-2]), x.dtype)
+        return jax.device_put((rng.uniform(-1, 1, size=x.shape) / np.sqrt(x.shape[-2])).astype(x.dtype))
 
     params = jax.tree_util.tree_map_with_path(initial, shapes.params)
     full = {name: {g.name: np.arange(g.size, dtype=np.int32) for g in agent.groups(name)} for name in agent.order}
     return dataclasses.replace(
         jax.tree.map(_zeros, shapes),
         params=params,
-        targets={name: jax.tree.map(lambda x: jnp.asarray(np.array(x)), params[name]) for name in agent.targets},
-        masks=jax.tree.map(lambda x: jnp.asarray(np.ones(x.shape, bool)), shapes.masks),
-        statistics=jax.tree.map(lambda x, shape: jnp.asarray(np.asarray(x), shape.dtype), statistics, shapes.statistics),
+        targets={name: jax.tree.map(lambda x: jax.device_put(np.array(x)), params[name]) for name in agent.targets},
+        masks=jax.tree.map(lambda x: jax.device_put(np.ones(x.shape, bool)), shapes.masks),
+        statistics=jax.tree.map(lambda x, shape: jax.device_put(np.asarray(x, shape.dtype)), statistics, shapes.statistics),
         units={
-            name: {g: jnp.asarray(np.broadcast_to(full[name][g], x.shape)) for g, x in by_group.items()}
+            name: {g: jax.device_put(np.broadcast_to(full[name][g], x.shape)) for g, x in by_group.items()}
             for name, by_group in shapes.units.items()
         },
         total={
@@ -49,7 +49,7 @@ def filled(agent, state, seed=0):
 
     def numbers(tree, change=lambda x: x):
         return jax.tree.map(
-            lambda x: jnp.asarray(change(rng.normal(size=x.shape)), x.dtype) if jnp.issubdtype(x.dtype, jnp.floating) else x, tree
+            lambda x: jax.device_put(change(rng.normal(size=x.shape)).astype(x.dtype)) if jnp.issubdtype(x.dtype, jnp.floating) else x, tree
         )
 
     moments = {name: numbers(opt_state, np.abs) for name, opt_state in state.opt_state.items()}
@@ -61,7 +61,7 @@ def with_random_masks(agent, state, density, seed=0):
     """Every kernel at a density of about that; biases are kept."""
     rng = np.random.default_rng(seed)
     masks = jax.tree_util.tree_map_with_path(
-        lambda path, m: jnp.asarray(rng.random(m.shape) < density) if path_name(path).endswith("kernel") else m, state.masks
+        lambda path, m: jax.device_put(rng.random(m.shape) < density) if path_name(path).endswith("kernel") else m, state.masks
     )
     return mask_agent(agent, state, masks)
 
