@@ -40,11 +40,15 @@ def name(key: str) -> str:
     return f"{NAMES[first]}, {rest.replace('_', ' ')}" if first in NAMES and rest else key
 
 
+# As Gymnasium spells them.
+_TASKS = {"halfcheetah": "HalfCheetah", "cartpole": "CartPole"}
+
+
 def dataset_name(dataset: str) -> str:
     """`jaxprune/hopper/medium-v0` → `Hopper medium`; a path → its file's stem; anything else stays as it is."""
     if found := re.fullmatch(r"[\w.-]+/([\w.-]+)/([\w.-]+)-v\d+", dataset):
         task, kind = found.groups()
-        return f"{task[:1].upper()}{task[1:]} {kind}"
+        return f"{_TASKS.get(task, task[:1].upper() + task[1:])} {kind}"
     return re.sub(r"\.(hdf5|h5|npz)$", "", re.split(r"[/\\]", dataset)[-1]) or dataset
 
 

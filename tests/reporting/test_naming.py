@@ -15,6 +15,7 @@ def test_names(key, expected):
     ("dataset", "expected"),
     [
         ("jaxprune/hopper/medium-v0", "Hopper medium"),
+        ("jaxprune/halfcheetah/medium-replay-v0", "HalfCheetah medium-replay"),
         ("D4RL/door/human-v2", "Door human"),
         ("../data/hopper_expert.hdf5", "hopper_expert"),
         ("C:\\data\\walker.h5", "walker"),
