@@ -4,8 +4,6 @@ import os
 import pathlib
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
-# Tests compile many small programs and run them a few times: code that is quick to make, not to run, takes a third of the time.
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false")
 
 import jax
 import numpy as np
@@ -13,6 +11,13 @@ import pytest
 
 import jaxprune as jp
 from jaxprune.data.transitions import Spec, Statistics, Transitions
+
+# Tests compile many small programs and run them a few times: code that is quick to make, not to run, takes half of the time.
+QUICK = "--xla_backend_optimization_level=0"
+# JAX 0.12 does not know it, and is quicker without.
+if jax.__version_info__ < (0, 11):
+    QUICK += " --xla_cpu_use_fusion_emitters=false"
+os.environ.setdefault("XLA_FLAGS", QUICK)
 
 
 @pytest.fixture(autouse=True, scope="module")
