@@ -89,11 +89,6 @@ def prunable_size(params: Any, prunable: Prunable = is_kernel) -> int:
     return sum(int(np.size(leaf)) for leaf in prunable_leaves(params, prunable).values())
 
 
-def to_device(array: Any) -> jax.Array:
-    """A new array of NumPy's on JAX's device. Unlike `jnp.asarray` it compiles nothing, which that does for every shape."""
-    return jax.device_put(array)
-
-
 def apply_masks(tree: Any, masks: Any) -> Any:
     """`tree` with exactly 0.0 wherever the mask is False.
 

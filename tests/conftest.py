@@ -14,7 +14,7 @@ from jaxprune.data.transitions import Spec, Statistics, Transitions
 
 # Tests compile many small programs and run them a few times: code that is quick to make, not to run, takes half of the time.
 QUICK = "--xla_backend_optimization_level=0"
-# JAX 0.12 does not know it, and is quicker without.
+# JAX 0.12 does not know this one, and is quick without.
 if jax.__version_info__ < (0, 11):
     QUICK += " --xla_cpu_use_fusion_emitters=false"
 os.environ.setdefault("XLA_FLAGS", QUICK)

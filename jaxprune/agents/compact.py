@@ -11,7 +11,7 @@ import numpy as np
 
 from jaxprune.agents.base import Agent, AgentState
 from jaxprune.agents.moments import elementwise, map_moments
-from jaxprune.parameters import UnitGroup, to_device
+from jaxprune.parameters import UnitGroup
 from jaxprune.pruning.compaction import fold_constants, live_units, original_positions, packed_units
 from jaxprune.pruning.unit_layout import UnitLayout, as_declared, map_named, per_member
 
@@ -146,7 +146,7 @@ def change_units(
         for group in groups:
             old, index = per_member(group, units[name][group.name]), per_member(group, chosen[name][group.name])
             new = np.where(index < 0, -1, np.take_along_axis(old, np.maximum(index, 0), axis=1))
-            units[name][group.name] = to_device(as_declared(group, new).astype(np.int32))
+            units[name][group.name] = jax.device_put(as_declared(group, new).astype(np.int32))
     return smaller, dataclasses.replace(state, params=params, targets=targets, masks=masks, opt_state=opt_state, units=units)
 
 
@@ -164,7 +164,8 @@ class UnitChange:
 
     def leaf(self, name: str, leaf: Any) -> Any:
         """One leaf; zeros (False) at padding."""
-        return to_device(self.layout.regrouped(name, leaf, self.units)) if name in self.layout.leaves else leaf
+        # Not `jnp.asarray`, which compiles a program for every shape.
+        return jax.device_put(self.layout.regrouped(name, leaf, self.units)) if name in self.layout.leaves else leaf
 
     def tree(self, tree: Any) -> Any:
         """A tree of them."""
@@ -193,7 +194,7 @@ def expand(agent: Agent, state: AgentState) -> tuple[Agent, AgentState]:
             units = per_member(group, state.units[name][group.name])
             back[name][group.name] = as_declared(group, original_positions(units, original.size))
             every = np.tile(np.arange(original.size, dtype=np.int32), (units.shape[0], 1))
-            identity[name][group.name] = to_device(as_declared(group, every))
+            identity[name][group.name] = jax.device_put(as_declared(group, every))
     if full == agent and all((np.asarray(state.units[n][g]) == np.asarray(u)).all() for n, by in identity.items() for g, u in by.items()):
         return agent, state
     full, state = change_units(agent, state, full, back)

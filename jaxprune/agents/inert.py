@@ -14,7 +14,7 @@ import numpy as np
 from jaxprune.agents.base import Agent, AgentState
 from jaxprune.agents.compact import UnitChange, Units, change_units, lane_width, resizable, resized
 from jaxprune.agents.moments import elementwise, map_moments, moments_of, owners
-from jaxprune.parameters import named_leaves, to_device
+from jaxprune.parameters import named_leaves
 from jaxprune.pruning.compaction import live_units, original_positions, packed_units
 from jaxprune.pruning.unit_layout import as_declared, is_bias, map_named, per_member
 
@@ -92,7 +92,7 @@ def _put_back(agent: Agent, before: AgentState, smaller: Agent, chosen: Units, t
         present = named_leaves(change.tree(jax.tree.map(lambda leaf: np.ones(leaf.shape, bool), trained.params[name])))
 
         def onto(path: str, new: Any, old: Any, present: Any = present) -> jax.Array:
-            return to_device(np.where(np.asarray(present[path]), np.asarray(new), np.asarray(old)))
+            return jax.device_put(np.where(np.asarray(present[path]), np.asarray(new), np.asarray(old)))
 
         params[name] = map_named(onto, change.tree(params[name]), before.params[name])
         if name in targets:

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from jaxprune.parameters import UnitGroup, named_leaves, to_device
+from jaxprune.parameters import UnitGroup, named_leaves
 from jaxprune.pruning.unit_layout import Segment, UnitLayout, as_declared, bias_beside, is_bias, map_named, per_member
 
 __all__ = ["Plan", "compact_tree", "expand_tree", "fold_constants", "live_units", "packed_units", "regroup_tree"]
@@ -254,7 +254,8 @@ def regroup_tree(tree: Any, groups: Sequence[UnitGroup], units: Mapping[str, np.
     chosen = {name: per_member(group, units[name]) for name, group in layout.groups.items()}
 
     def regrouped(name, leaf):
-        return to_device(layout.regrouped(name, leaf, chosen)) if name in layout.leaves else leaf
+        # Not `jnp.asarray`, which compiles a program for every shape.
+        return jax.device_put(layout.regrouped(name, leaf, chosen)) if name in layout.leaves else leaf
 
     return map_named(regrouped, tree)
 
@@ -296,7 +297,7 @@ def compact_tree(
     live, constants = live_units(masks, groups)
     params = jax.tree.map(lambda leaf, mask: np.where(mask, leaf, np.zeros((), leaf.dtype)), params, masks)
     units = packed_units(live, groups, multiple=multiple, widths=widths)
-    params = jax.tree.map(to_device, regroup_tree(fold_constants(params, groups, constants), groups, units))
+    params = jax.device_put(regroup_tree(fold_constants(params, groups, constants), groups, units))
     return params, regroup_tree(masks, groups, units), Plan(tuple(groups), units, constants)
 
 

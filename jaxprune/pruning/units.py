@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxprune.parameters import UnitGroup, is_kernel, named_leaves, prunable_leaves, to_device
+from jaxprune.parameters import UnitGroup, is_kernel, named_leaves, prunable_leaves
 from jaxprune.pruning.unit_layout import UnitLayout, as_declared, map_named, per_member
 
 UNIT_ALLOCATIONS = ("global", "uniform")
@@ -164,7 +164,7 @@ def unit_masks(params: Any, groups: Sequence[UnitGroup], kept: Kept) -> Any:
             out &= along.reshape(shape)
         return layout.unstacked(path, out)
 
-    return jax.tree.map(to_device, map_named(mask, params))
+    return jax.device_put(map_named(mask, params))
 
 
 def prefixed(group: UnitGroup, network: str) -> UnitGroup:

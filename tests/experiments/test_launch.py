@@ -1,5 +1,7 @@
 """How scripts start."""
 
+import os
+
 import jax
 import launch
 import pytest
@@ -19,11 +21,11 @@ def test_scripts_compile_quickly_unless_told_otherwise(given, expected, monkeypa
         monkeypatch.setenv("XLA_FLAGS", given)
     monkeypatch.setattr(app, "run", lambda main: None)
     launch.launch(lambda: None)
-    assert launch.os.environ["XLA_FLAGS"] == expected
+    assert os.environ["XLA_FLAGS"] == expected
 
 
 def test_no_flag_for_an_xla_that_may_not_know_it(monkeypatch):
     monkeypatch.setenv("XLA_FLAGS", "")
     monkeypatch.setattr(jax, "__version_info__", (0, 11, 0))
     launch.compile_quickly()
-    assert launch.os.environ["XLA_FLAGS"] == ""
+    assert os.environ["XLA_FLAGS"] == ""
