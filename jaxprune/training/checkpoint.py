@@ -6,6 +6,7 @@ import dataclasses
 import io
 import json
 import pathlib
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -84,11 +85,18 @@ def read_tree(path: pathlib.Path, shapes: Any) -> Any:
     if (single := path.with_name(f"{path.name}.npz")).exists():
         with np.load(single) as arrays:
             return jax.tree_util.tree_map_with_path(
-                lambda key, leaf: jax.device_put(arrays[jax.tree_util.keystr(key)].astype(leaf.dtype), sharding), shapes
+                lambda key, leaf: jax.device_put(_array_of(arrays, jax.tree_util.keystr(key), leaf), sharding), shapes
             )
     target = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), shapes)
     with ocp.StandardCheckpointer() as checkpointer:
         return checkpointer.restore(path, target)
+
+
+def _array_of(arrays: Mapping[str, np.ndarray], name: str, leaf: jax.ShapeDtypeStruct) -> np.ndarray:
+    found = arrays[name].shape if name in arrays else "none"
+    if found != leaf.shape:
+        raise ValueError(f"requested {name} of shape {leaf.shape}, stored: {found}")
+    return arrays[name].astype(leaf.dtype)
 
 
 def load_agent(folder: str | pathlib.Path) -> Agent:
@@ -153,8 +161,19 @@ def load_run(folder: str | pathlib.Path, *, agent: Agent | None = None) -> tuple
 
     Raises:
       FileNotFoundError: the folder holds no run.
-      ValueError: as for `load_agent`; the agent given is of another algorithm or for another environment; or the run was compacted, and the
-        agent's networks were replaced by hand, so that there is none of its widths.
+      ValueError: as for `load_agent`; the agent given is of another algorithm, for another environment, or has other layers or another
+        optimizer; or the run was compacted, and the agent's networks were replaced by hand, so that there is none of its widths.
     """
-    agent = load_agent(folder) if agent is None else _at_saved_widths(folder, agent)
-    return agent, read_tree(pathlib.Path(folder) / "state", agent.shapes())
+    path = pathlib.Path(folder) / "state"
+    if agent is None:
+        agent = load_agent(folder)
+        return agent, read_tree(path, agent.shapes())
+    agent = _at_saved_widths(folder, agent)
+    try:
+        return agent, read_tree(path, agent.shapes())
+    except ValueError as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(
+            f"{path} does not fit the agent given ({reason}); give it the layers and the optimizer that the run was trained with, as "
+            f"{folder}/agent.json tells them"
+        ) from error

@@ -93,8 +93,17 @@ class OutputFolder:
             return file.tell()
 
     def cut_records(self, size: int) -> None:
-        """Leave the first `size` bytes of the rows."""
+        """Leave the first `size` bytes of the rows.
+
+        Raises:
+          ValueError: there are fewer.
+        """
         with self.records.open("a") as file:
+            if file.tell() < size:
+                raise ValueError(
+                    f"{self.records} has {file.tell()} bytes where {size} were written: it was shortened since; put the whole file back, "
+                    "or start anew with --overwrite"
+                )
             file.truncate(size)
 
     def fresh_run(self, run_id: str) -> pathlib.Path:
@@ -127,5 +136,15 @@ def _remove(item: pathlib.Path) -> None:
 
 
 def read_records(folder: str | os.PathLike) -> list[dict[str, Any]]:
-    """The rows of records.jsonl."""
-    return [json.loads(line) for line in (pathlib.Path(folder) / "records.jsonl").read_text().splitlines()]
+    """The rows of records.jsonl.
+
+    Raises:
+      ValueError: a line of it is not JSON.
+    """
+    path, rows = pathlib.Path(folder) / "records.jsonl", []
+    for number, line in enumerate(path.read_text().splitlines(), start=1):
+        try:
+            rows.append(json.loads(line))
+        except ValueError as error:
+            raise ValueError(f"line {number} of {path} is not JSON ({error}): put the unedited file back, or run the sweep anew") from error
+    return rows

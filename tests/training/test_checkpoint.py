@@ -45,6 +45,22 @@ def test_another_agent_is_refused(spec, transitions, tmp_path):
         jp.load_run(tmp_path, agent=agent)
 
 
+def test_an_agent_with_other_layers_or_another_optimizer_is_refused(spec, transitions, tmp_path, monkeypatch):
+    agent, state = started("bc", spec, transitions, optimizer=optax.sgd(0.1, momentum=0.9))
+    jp.save_run(tmp_path / "one", agent, state, {})
+    with monkeypatch.context() as several:  # of several processes, each writes .npz
+        several.setattr(jax, "process_count", lambda: 2)
+        jp.save_run(tmp_path / "several", agent, state, {})
+    wider, deeper = (tuple(agent.config.hidden[:-1]) + more for more in ((agent.config.hidden[-1] + 1,), (agent.config.hidden[-1], 5)))
+    for folder in ("one", "several"):
+        same(jp.load_run(tmp_path / folder, agent=agent)[1], state)
+        for settings in ({"hidden": wider}, {"hidden": deeper}, {"optimizer": optax.adam(1e-3)}):
+            other = small_agent("bc", spec, **{"optimizer": agent.config.optimizer, **settings})
+            with pytest.raises(ValueError, match=f"{folder}/state does not fit the agent given .*; give it the layers and") as told:
+                jp.load_run(tmp_path / folder, agent=other)
+            assert "\n" not in str(told.value)
+
+
 def test_a_description_cannot_replace_what_the_agent_is_made_from(spec, transitions, tmp_path):
     agent, state = started("bc", spec, transitions)
     for name in ("format", "agent", "spec", "config", "custom_optimizer", "widths"):

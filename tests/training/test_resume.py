@@ -147,6 +147,20 @@ def test_what_differs_is_named(dataset, tmp_path):
         jp.sweep(config(), tmp_path / "out", dataset=dataset)
 
 
+def test_records_that_were_edited_are_refused(dataset, tmp_path):
+    out = tmp_path / "out"
+    before = jp.sweep(config(), out, dataset=dataset)
+    rows = (out / "records.jsonl").read_text()
+    (out / "records.jsonl").write_text(rows[:-7])
+    with pytest.raises(ValueError, match=f"has {len(rows) - 7} bytes where {len(rows)} were written: .* put the whole file back"):
+        jp.sweep(config(), out, dataset=dataset, resume=True)
+    assert (out / "records.jsonl").read_text() == rows[:-7], "nothing is lost"
+    with pytest.raises(ValueError, match=f"line {len(before)} of .*records.jsonl is not JSON .*: put the unedited file back"):
+        records.read_records(out)
+    (out / "records.jsonl").write_text(rows)
+    assert jp.sweep(config(), out, dataset=dataset, resume=True) == before
+
+
 def test_a_full_disk_loses_nothing(dataset, whole, tmp_path):
     disk = tmp_path / "disk"
     disk.mkdir()
