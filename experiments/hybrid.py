@@ -15,6 +15,8 @@ from launch import command_line, launch
 from tqdm.auto import tqdm
 
 import jaxprune as jp
+from jaxprune.reporting import naming
+from jaxprune.reporting.appearance import FAINT, INK, PAPER, SLOTS, drawing
 
 DATASET = flags.DEFINE_string("dataset", "jaxprune/hopper/medium-v0", "Data set.")
 ALGOS = flags.DEFINE_list("algos", ["bc", "bcq"], "Algorithms.")
@@ -46,24 +48,28 @@ def figure(rows, path: pathlib.Path) -> None:
     from matplotlib.figure import Figure
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-    drawn = Figure(figsize=(5.2 * len(ALGOS.value), 3.8), layout="constrained")
-    for axes, algo in zip(drawn.subplots(1, len(ALGOS.value), squeeze=False)[0], ALGOS.value, strict=True):
-        own = [row for row in rows if row["algo"] == algo]
-        sparse = [row for row in own if row["arm"] != "dense"]
-        axes.plot([row["step_ms"] for row in sparse], [row["return_mean"] for row in sparse], color="0.7", zorder=1)
-        for row in own:
-            low, high = row["return_mean"] - row["return_min"], row["return_max"] - row["return_mean"]
-            axes.errorbar(
-                row["step_ms"], row["return_mean"], [[low], [high]], fmt="s" if row["arm"] == "dense" else "o", capsize=3, color="C0"
-            )
-            axes.annotate(row["arm"], (row["step_ms"], row["return_mean"]), xytext=(6, 6), textcoords="offset points", fontsize=8)
-        axes.set(title=f"{algo.upper()}, {SPARSITY.value:.0%} removed", xlabel="milliseconds an update", ylabel="return", xscale="log")
-        axes.margins(x=0.25, y=0.2)
-        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        axes.xaxis.set_minor_formatter(NullFormatter())
-        axes.grid(alpha=0.3)
-    drawn.savefig(path, dpi=130)
+    with drawing():
+        drawn = Figure(figsize=(4.4 * len(ALGOS.value), 3.6), layout="constrained")
+        for axes, algo in zip(drawn.subplots(1, len(ALGOS.value), squeeze=False)[0], ALGOS.value, strict=True):
+            own = [row for row in rows if row["algo"] == algo]
+            sparse = [row for row in own if row["arm"] != "dense"]
+            axes.plot([row["step_ms"] for row in sparse], [row["return_mean"] for row in sparse], color=FAINT, zorder=1)
+            for row in own:
+                dense = row["arm"] == "dense"
+                color = INK if dense else SLOTS[0][0]
+                axes.vlines(row["step_ms"], row["return_min"], row["return_max"], color=color, linewidth=1.2)
+                axes.plot(row["step_ms"], row["return_mean"], "s" if dense else "o", color=color, markeredgecolor=PAPER)
+                # Under its bar, where no line passes.
+                at, below = (row["step_ms"], row["return_min"]), dict(xytext=(0, -4), textcoords="offset points", ha="center", va="top")
+                axes.annotate(row["arm"].replace(" ", "\n"), at, fontsize=7.5, **below)
+            axes.set(title=f"{naming.name(algo)}, {naming.percent(SPARSITY.value)} removed", xlabel="Milliseconds an update", xscale="log")
+            axes.set_ylabel("Return, with its range over seeds")
+            axes.margins(x=0.15, y=0.2)
+            axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            axes.xaxis.set_minor_formatter(NullFormatter())
+            axes.grid()
+        drawn.savefig(path, dpi=130)
 
 
 def main():

@@ -129,7 +129,9 @@ def change_and_gap(results: Results, path: pathlib.Path) -> str:
             ]
             color, marker, *_ = LOOKS[criterion]
             points = [row["change"] for row in own], [row["held_out_loss_gap"] for row in own]
-            axes.scatter(*points, s=16, marker=marker, facecolors="none", edgecolors=color, label=naming.name(criterion))
+            # Magnitude prunes once, whatever λ: its few marks go around the others that they would be lost under.
+            few: dict[str, Any] = {"s": 46, "zorder": 4, "linewidths": 1.4} if criterion == "magnitude" else {"s": 16}
+            axes.scatter(*points, marker=marker, facecolors="none", edgecolors=color, label=naming.name(criterion), **few)
         found = spread_of({"": [value for value in results.correlations(case, "held_out_loss_gap") if np.isfinite(value)]})
         axes.set(xlabel="change of the training loss at pruning", ylabel="gap in held-out loss after fine-tuning")
         changes = [row["change"] for row in results.rows if Case(row["task"], row["sparsity"], row["moment"]) == case]

@@ -385,18 +385,21 @@ def figure(part: Part, path: pathlib.Path) -> None:
         grid = drawn.subplots(2, len(panels), sharex="col", sharey="row", squeeze=False)
         for column, (name, points) in enumerate(panels.items()):
             above, below = grid[0, column], grid[1, column]
-            for criterion, sparsity in lines:
+            ordered = name != "data scored"
+            for order, (criterion, sparsity) in enumerate(lines):
+                shift = 0.035 * (order - (len(lines) - 1) / 2)
                 look, label = styles[Series(f"{criterion} {sparsity}")], f"{naming.name(criterion)} {naming.percent(sparsity)}"
                 marks: dict[str, Any] = dict(marker=look.marker, markersize=4.5, markeredgecolor=PAPER, markeredgewidth=0.6)
                 style: dict[str, Any] = dict(color=look.color, linestyle=look.line, linewidth=1.4, label=label, **marks)
-                spreads = [(x, spread_of(part.to_dense(arm.name, criterion, sparsity))) for x, arm in points]
+                own_style = style if ordered else style | {"linestyle": "none"}
+                spreads = [(_beside(x, shift, ordered), spread_of(part.to_dense(arm.name, criterion, sparsity))) for x, arm in points]
                 found = [(x, 100 + 100 * s.mean, 100 + 100 * s.low, 100 + 100 * s.high) for x, s in spreads if s is not None]
                 if found:
                     x, mean, low, high = zip(*found, strict=True)
-                    above.plot(x, mean, **style)
+                    above.plot(x, mean, **own_style)
                     above.vlines(x, low, high, color=look.color, linewidth=0.9)
-                overlaps = [(x, part.overlap(arm.name, criterion, sparsity)) for x, arm in points]
-                below.plot([x for x, _ in overlaps], [np.nan if y is None else y for _, y in overlaps], **style)
+                overlaps = [(_beside(x, shift, ordered), part.overlap(arm.name, criterion, sparsity)) for x, arm in points]
+                below.plot([x for x, _ in overlaps], [np.nan if y is None else y for _, y in overlaps], **own_style)
             above.axhline(100, color=INK, linewidth=1.0, zorder=1)
             below.set_ylim(0, 1.03)
             below.set_xlabel(name)
@@ -410,9 +413,14 @@ def figure(part: Part, path: pathlib.Path) -> None:
             for axes in (above, below):
                 axes.grid(axis="y")
         grid[0, 0].set_ylabel("Return, % of dense")
-        grid[1, 0].set_ylabel("Overlap with the reference")
+        grid[1, 0].set_ylabel("Jaccard index with the reference's mask")
         drawn.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=max(1, len(lines)), handlelength=2.6)
         drawn.savefig(path, dpi=130)
+
+
+def _beside(x: float, shift: float, ordered: bool) -> float:
+    """Where a line's points are drawn, so that its bars do not cover the other lines': on the logarithmic axes, and among the words."""
+    return x * 10 ** (2 * shift) if ordered else x + 2 * shift
 
 
 def estimate(grid: Grid, chosen: list[Arm], data: jp.data.Dataset) -> tuple[str, list[jp.SweepConfig], float]:

@@ -140,7 +140,7 @@ def verdicts(found: Algorithm) -> list[str]:
 
 
 def figure(algorithms: list[Algorithm], path: pathlib.Path) -> None:
-    """Per cent of the dense return by what is pruned: small marks are seeds, a shape for each data set; the bar is the mean of all."""
+    """Per cent of the dense return by what is pruned: a small mark a seed, a shape for each data set, a bar for the mean of all."""
     from matplotlib.figure import Figure
 
     with drawing():
@@ -156,7 +156,8 @@ def figure(algorithms: list[Algorithm], path: pathlib.Path) -> None:
                     axes.hlines(100 + 100 * pooled.mean, place - 0.36, place + 0.36, color=INK, linewidth=2.2, zorder=4)
                 for order, label in enumerate(labels):
                     y = [100 + 100 * value for value in pairs.get(label, [])]
-                    x = [place + 0.22 * (order - (len(labels) - 1) / 2)] * len(y)
+                    middle = place + 0.3 * (order - (len(labels) - 1) / 2)
+                    x = [middle + 0.07 * (seed - (len(y) - 1) / 2) for seed in range(len(y))]
                     marks: dict[str, Any] = dict(marker=MARKERS[order % len(MARKERS)], markersize=5.5, markeredgecolor=PAPER)
                     color = SLOTS[order % len(SLOTS)][0]
                     axes.plot(x, y, linestyle="none", color=color, label=label if not place else None, zorder=3, **marks)
@@ -195,7 +196,8 @@ def main():
         "A return is the mean of a run's last three evaluations, or of all where there are fewer, of "
         f"{counted(size.episodes, 'episode')}. Runs of one seed share initialisation, batches and episode starts. Twin critics count as "
         "one network. In brackets: the 95 % bootstrap interval of the "
-        "mean, or the range of fewer than five pairs.",
+        "mean, or the range of fewer than five pairs. In the figure: a mark a seed; black, the mean of all; grey, "
+        f"{naming.percent(MARGIN)} about dense.",
         "",
         RETURNS_RULE,
         "",
