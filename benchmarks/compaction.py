@@ -2,11 +2,12 @@
 
     python benchmarks/compaction.py --algos=bc,bcq --sparsities=0.8,0.9,0.95,0.99 --output=results/compaction
 
-All variants of an algorithm take turns, round after round, so that a drift of the machine meets all alike; times are medians over
-rounds. `matmul_share` is an update's operations a second, as the compiler counts them in its program, over those of a product of two
-1,024 × 1,024 matrices timed in the same run. `state_mib` is what the train state holds (parameters, targets, moments, masks); the other
-`…_mib` columns are stages: the working memory of the programs of scoring and training, arguments and results included, as the compiler
-reports it, and what is held after pruning and compaction, no dense optimizer state ever being made.
+All variants of an algorithm take turns, round after round, so that a drift of the machine meets all alike; times are medians over rounds.
+`speedup` is dense's time over the variant's. `matmul_share` is an update's operations a second, as the compiler counts them in its
+program, over those of a product of two 1,024 × 1,024 matrices timed in the same run. `state_mib` is what the train state holds
+(parameters, targets, moments, masks); the other `…_mib` columns are stages: the working memory of the programs of scoring and training,
+arguments and results included, as the compiler reports it, and what is held after pruning and compaction, no dense optimizer state ever
+being made.
 """
 
 import dataclasses
@@ -159,7 +160,7 @@ def figure(rows: list[dict[str, Any]], path: pathlib.Path) -> None:
     drawn.savefig(path, dpi=130)
 
 
-COLUMNS = ("algo", "variant", "sparsity", "ms_per_step", "times_dense", "matmul_share", "state_mib", "train_mib", "score_mib", "prune_mib")
+COLUMNS = ("algo", "variant", "sparsity", "ms_per_step", "speedup", "matmul_share", "state_mib", "train_mib", "score_mib", "prune_mib")
 
 
 def readme(rows: list[dict[str, Any]], rate: float) -> str:
@@ -186,7 +187,7 @@ def main(_):
         for variant in raced:
             row: dict[str, Any] = {"algo": algo, "variant": variant.name, "sparsity": variant.sparsity}
             row["ms_per_step"] = 1e3 * statistics.median(variant.times)
-            row["times_dense"] = statistics.median(d / own for d, own in zip(dense, variant.times, strict=True))
+            row["speedup"] = statistics.median(d / own for d, own in zip(dense, variant.times, strict=True))
             row["matmul_share"] = variant.row["mflop"] * 1e6 / (row["ms_per_step"] / 1e3) / rate
             rows.append({**row, **variant.row, "widths": widths_text(variant.agent)})
             print(", ".join(f"{k} {v:.3g}" if isinstance(v, float) else f"{k} {v}" for k, v in rows[-1].items()), flush=True)

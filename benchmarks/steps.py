@@ -117,7 +117,7 @@ def table(algo: str, ours: dict[str, Ours], times: dict[str, list[float]]) -> li
     lines = [
         f"## {algo.upper()}",
         "",
-        f"| variant | ms a step | steps a second ÷ {base}, median [min, max] | floor | bytes of the train state | hidden widths |",
+        f"| variant | ms a step | steps a second ÷ {base}, median [min, max] | target | bytes of the train state | hidden widths |",
         "|---|---|---|---|---|---|",
     ]
     for name, seconds in times.items():

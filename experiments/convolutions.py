@@ -216,7 +216,7 @@ def notes(dense: ConvolutionalNetwork, weights: int, steps: int, seeds: int) -> 
         "Arms of channels keep as many channels and hidden units as the weights of the sparsity pay for;",
         "the small dense network is drawn anew at that size. Arrays are cut to the largest of the seeds.",
         f"Milliseconds: the median of {ROUNDS.value} rounds in which all arms take turns, compilation left out;",
-        "times dense: the median over rounds. Masked − compacted: the largest difference between the logits of the trained network",
+        "times as fast: the median over rounds. Masked − compacted: the largest difference between the logits of the trained network",
         "in cut arrays and in full arrays under masks, over the largest logit.",
     )
     scope = "Language models are out of jaxprune's scope: groups of units are declared for perceptrons and convolutions, not for attention."

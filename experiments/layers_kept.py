@@ -58,7 +58,7 @@ SETTINGS: dict[str, tuple[dict[str, Any], str]] = {
     "LeCun-normal kernels": ({"init": "lecun_normal"}, "mlp"),
     ORTHOGONAL: ({}, "mlp"),
     "random biases": ({"init": "reference"}, "mlp"),
-    "a budget a network": ({}, "network"),
+    "one budget per network": ({}, "network"),
     "one budget for all": ({}, "pooled"),
 }
 PLACES = ("first", "middle", "last")

@@ -135,7 +135,7 @@ class Pruned:
 def pivot(rows: list[dict[str, Any]], sparsities: tuple[float, ...], *, more: bool) -> list[str]:
     """A table of formats by sparsity: times smaller than dense, means over seeds; with `more`, break-even and bytes a kept weight."""
     heads = {"format": "format", **{f"{s}": naming.percent(s) for s in sparsities}}
-    heads |= {"each": f"bytes a weight kept, at {naming.percent(CLAIMED)}", "even": "smaller than dense from"} if more else {}
+    heads |= {"each": f"bytes a weight kept, at {naming.percent(CLAIMED)}", "even": "smaller than dense from (over seeds)"} if more else {}
     lines = []
     for algo in dict.fromkeys(row["algorithm"] for row in rows):
         table = []

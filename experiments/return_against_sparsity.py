@@ -333,7 +333,8 @@ def main():
         f"A return is the mean of a run's last three evaluations, or of all where there are fewer ({'; '.join(sizes)}). Pruned "
         "before the first update, every network and perceptron to the sparsity named, on 1,024 rows; runs of one seed share "
         "initialisation, batches and episode starts. In brackets, "
-        "and as bars in the figures: the 95 % bootstrap interval of the mean, or the range of fewer than five pairs. LM without a "
+        "and as bars in the figures: the 95 % bootstrap interval of the mean, or the range of fewer than five pairs; the grey band is "
+        f"{naming.percent(MARGIN)} about dense. LM without a "
         "step-size penalty keeps the largest |θ·g| as SNIP does, and so the same weights.",
         "",
         RETURNS_RULE,
