@@ -29,8 +29,9 @@ def run_arm(folder: pathlib.Path, data: jp.data.Dataset, config: jp.SweepConfig)
     by_seed: dict[int, list[dict[str, Any]]] = {}
     for record in sorted(records, key=lambda record: record["step"]):
         by_seed.setdefault(record["seed"], []).append(record)
-    finals = [np.mean([row["return_mean"] for row in rows[-3:]]) for rows in by_seed.values()]
-    scores = [np.mean([row["score"] for row in rows[-3:]]) for rows in by_seed.values() if rows[-1]["score"] is not None]
+    finished = [run for run in runs_of(records) if run.failure is None]
+    finals = [run.final for run in finished]
+    scores = [run.final_score for run in finished if run.final_score is not None]
     timed = []
     for rows in by_seed.values():
         own = [row for row in rows if row["wall_s"] > 0]

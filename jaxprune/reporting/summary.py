@@ -35,7 +35,8 @@ class Series(NamedTuple):
 class Run:
     """One seed of one setting: its evaluations in order of their step, returns in the environment's units, scores normalised or None.
 
-    A run that was trained and never evaluated (`evaluated` is false) has NaN for returns and is not failed for it.
+    A run that was trained and never evaluated (`evaluated` is false) has NaN for returns and is not failed for it. `pruned_at` is the
+    update after which it was pruned, 0 before the first: what it returned until then is dense, and counts in no figure of the run.
     """
 
     run_id: str
@@ -53,21 +54,25 @@ class Run:
     wall_s: float | None
     failure: str | None
     evaluated: bool = True
+    pruned_at: int = 0
 
     @property
     def final(self) -> float:
-        """The mean return of the last three evaluations (of fewer where there are fewer): one alone is noise."""
-        return _mean(self.returns[-LAST_EVALUATIONS:])
+        """The mean return of the last three evaluations of the pruned network (of fewer where there are fewer): one alone is noise."""
+        return _mean(self._pruned(self.returns)[-LAST_EVALUATIONS:])
 
     @property
     def best(self) -> float:
-        """The best return of any evaluation; reported apart from `final`, never instead of it."""
-        return max(self.returns)
+        """The best return of any evaluation of the pruned network; reported apart from `final`, never instead of it."""
+        return max(self._pruned(self.returns))
 
     @property
     def final_score(self) -> float | None:
-        """The mean normalised score of the last three evaluations."""
-        return None if self.scores is None else _mean(self.scores[-LAST_EVALUATIONS:])
+        """The mean normalised score of the last three evaluations of the pruned network."""
+        return None if self.scores is None else _mean(self._pruned(self.scores)[-LAST_EVALUATIONS:])
+
+    def _pruned(self, values: tuple[float, ...]) -> tuple[float, ...]:
+        return values[-trained_on(self.steps, self.pruned_at) :]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,6 +102,14 @@ class Cell:
         """The number of prunable weights, if it is the same for all runs."""
         totals = {run.total for run in self.runs + self.failed}
         return totals.pop() if len(totals) == 1 else None
+
+
+def trained_on(steps: Sequence[float], pruned_at: float) -> int:
+    """How many of a run's evaluations, the last ones, are of its pruned network in training; 1 where none is, at least.
+
+    An evaluation at the very update of pruning is left out: nothing has been learned since.
+    """
+    return max(1, sum(step > pruned_at for step in steps))
 
 
 def runs_of(records: Iterable[Record]) -> list[Run]:
@@ -222,7 +235,9 @@ def _run(run_id: str, numbered: list[tuple[int, Record]], evaluated: bool) -> Ru
     scores = tuple(_number(record, "score", index) for index, record in evaluations)
     steps = tuple(0 if math.isnan(step) else int(step) for step in (_number(record, "step", index) for index, record in evaluations))
     times = [seconds for index, record in evaluations if math.isfinite(seconds := _number(record, "wall_s", index))]
-    counts = {column: _number(first, column, numbered[0][0]) for column in ("kept", "total")}
+    # The last row: those before a late pruning tell of the dense network.
+    index, last = evaluations[-1]
+    counts = {column: _number(last, column, index) for column in ("kept", "total", "pruned_at")}
     return Run(
         run_id=run_id,
         algo=str(first["algo"]),
@@ -239,6 +254,7 @@ def _run(run_id: str, numbered: list[tuple[int, Record]], evaluated: bool) -> Ru
         wall_s=max(times) if times else None,
         failure=_failure([record for _, record in evaluations], steps, returns, evaluated),
         evaluated=evaluated,
+        pruned_at=0 if math.isnan(counts["pruned_at"]) else int(counts["pruned_at"]),
     )
 
 

@@ -7,6 +7,7 @@ import pathlib
 from typing import Any
 
 from jaxprune.agents.base import Agent, AgentState
+from jaxprune.reporting.summary import LAST_EVALUATIONS, trained_on
 from jaxprune.training.arms import DENSE
 from jaxprune.training.checkpoint import load_run as load_saved
 from jaxprune.training.records import read_records
@@ -55,7 +56,7 @@ def find_run(folder: str | os.PathLike, **where: Any) -> pathlib.Path:
 def best(
     folder: str | os.PathLike, *, algo: str | None = None, criterion: str | None = None, sparsity: float | None = None
 ) -> pathlib.Path:
-    """The folder of the run with the highest return, the mean of its last three evaluations, for `load_run`.
+    """The folder of the run with the highest return, the mean of its last three evaluations (since it was pruned), for `load_run`.
 
     Args:
       folder: of a sweep.
@@ -72,7 +73,9 @@ def best(
         found = {run: rows for run, rows in found.items() if rows[-1]["criterion"] != DENSE}
     returns = {}
     for run, rows in found.items():
-        last = [row["return_mean"] for row in rows[-3:]]
+        rows = sorted(rows, key=lambda row: row["step"])
+        own = rows[-trained_on([row["step"] for row in rows], rows[-1].get("pruned_at", 0)) :]
+        last = [row["return_mean"] for row in own[-LAST_EVALUATIONS:]]
         if None not in last and rows[-1]["status"] == "ok":
             returns[run] = sum(last) / len(last)
     if not returns:

@@ -22,6 +22,16 @@ def test_a_runs_score_is_the_mean_of_its_last_three_evaluations():
     assert short.final == 1.5
 
 
+@pytest.mark.parametrize(("pruned_at", "final", "best"), [(250, 13.5, 20.0), (300, 20.0, 20.0), (400, 20.0, 20.0)])
+def test_what_a_run_returned_before_it_was_pruned_counts_nowhere(pruned_at, final, best):
+    rows = rows_of_a_run([900.0, 800.0, 7.0, 20.0], pruned_at=pruned_at)
+    dense = [row | (dict(pruned_at=0, kept=100) if row["step"] < pruned_at else {}) for row in rows]
+    (run,) = runs_of(row | dict(score=row["return_mean"] / 10) for row in dense)
+    assert (run.final, run.best, run.kept) == (final, best, 5)
+    assert run.final_score == pytest.approx(final / 10)
+    assert run.returns == (900.0, 800.0, 7.0, 20.0), "the curve has all"
+
+
 def test_rows_may_come_in_any_order_and_the_later_of_two_counts():
     rows = rows_of_a_run([1.0, 2.0, 3.0, 4.0])
     (run,) = runs_of([*rows[::-1], rows[0] | dict(return_mean=7.0)])

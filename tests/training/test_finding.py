@@ -69,6 +69,13 @@ def test_the_best_run_is_by_its_last_three_evaluations(output, tmp_path):
         jp.best(output)
 
 
+def test_the_best_run_is_by_what_it_earned_since_it_was_pruned(output, tmp_path):
+    folder = with_returns(output, tmp_path, {"bc-snip-0.5-0": [90, 90, 90, 1], "bc-snip-0.5-1": [0, 5, 5, 5]})
+    rows = [row | {"pruned_at": 3 * (row["run_id"] == "bc-snip-0.5-0" and row["step"] > 3)} for row in read_records(folder)]
+    (folder / "records.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert jp.best(folder, criterion="snip").name == "bc-snip-0.5-1"
+
+
 def test_tensorboard_holds_the_numbers_of_the_records(output):
     event_pb2 = pytest.importorskip("tensorboardX.proto.event_pb2")
     for run in {row["run_id"] for row in read_records(output)}:
