@@ -138,19 +138,30 @@ def density(masks: Any, *, prunable: Prunable = is_kernel) -> jax.Array:
     return jnp.asarray(kept, jnp.float32) / max(1, sum(leaf.size for leaf in leaves))
 
 
-def shuffle_masks(key: jax.Array, masks: Any, *, prunable: Prunable = is_kernel) -> Any:
+def shuffle_masks(key: jax.Array, masks: Any, *, prunable: Prunable = is_kernel, members: bool = False) -> Any:
     """The same number of weights in every layer, at random places (Frankle et al. 2021, the layerwise shuffle).
 
     For networks at their full size: masks alone do not tell the padding of compacted arrays from places for weights, and `mask_agent`
     refuses what would keep any of it.
+
+    Args:
+      key: for the places.
+      masks: of one network.
+      prunable: which leaves are shuffled.
+      members: whether the leaves of several networks lie stacked along their first axis, as twin critics' do: each keeps its own number.
     """
     chosen = prunable_tree(masks, prunable)
     leaves, structure = jax.tree.flatten(masks)
-    shuffled = [
-        jax.random.permutation(jax.random.fold_in(key, index), mask.ravel()).reshape(mask.shape) if choose else mask
+
+    def shuffled(key: jax.Array, mask: jax.Array) -> jax.Array:
+        if members:
+            return jax.random.permutation(key, mask.reshape(mask.shape[0], -1), axis=1, independent=True).reshape(mask.shape)
+        return jax.random.permutation(key, mask.ravel()).reshape(mask.shape)
+
+    return structure.unflatten(
+        shuffled(jax.random.fold_in(key, index), mask) if choose else mask
         for index, (mask, choose) in enumerate(zip(leaves, jax.tree.leaves(chosen), strict=True))
-    ]
-    return structure.unflatten(shuffled)
+    )
 
 
 def invert_scores(scores: Any) -> Any:

@@ -43,6 +43,9 @@ def run_stack(carry: Carry, session: Session, journal: Journal, stop: StopReques
     piece = max(1, PIECE // agent.period) * agent.period
     keys = jnp.stack([RunKeys.of(origin.run.seed).train for origin in origins])
     state, keys = place_runs((carry.stack.state, keys), strategy)
+    if carry.totals:
+        # A checkpoint holds those of its runs, without the copies that fill up the devices.
+        carry.totals = {name: (place_runs(total, strategy), weight) for name, (total, weight) in carry.totals.items()}
     if carry.recorded < 0:
         earlier = [row for origin in origins for row in origin.earlier]
         journal.folder.append(earlier)

@@ -218,13 +218,22 @@ def prune_run(
             **shared,
             **options,
         )
+    # Only what was pruned now: another network may have been pruned, compacted and trained before.
+    own = chosen_networks(agent, shared["networks"])
     if check == "shuffled":
         shuffling = jax.random.fold_in(keys.prune, 2)
-        masks = {net: shuffle_masks(jax.random.fold_in(shuffling, i), pruned.masks[net]) for i, net in enumerate(agent.order)}
+        masks = {
+            net: shuffle_masks(jax.random.fold_in(shuffling, i), pruned.masks[net], members=bool(agent.networks[net].members))
+            for i, net in enumerate(agent.order)
+            if net in own
+        }
         pruned = mask_agent(agent, state, masks)
     elif check == "reinit":
         anew = agent.init(jax.random.fold_in(keys.init, 1), statistics, optimizers=bool(state.opt_state))
-        pruned = mask_agent(agent, dataclasses.replace(anew, step=state.step), pruned.masks)
+        fields = {field: dict(getattr(state, field)) for field in ("params", "targets", "opt_state")}
+        for field, trees in fields.items():
+            trees.update({net: tree for net, tree in getattr(anew, field).items() if net in own})
+        pruned = mask_agent(agent, dataclasses.replace(state, **fields), {net: pruned.masks[net] for net in own})
     return pruned, info
 
 

@@ -99,19 +99,29 @@ def sweep(
     logs: list[Log] = [TensorBoard(folder.path)] if tensorboard else []
     logs += [WeightsAndBiases(wandb, folder.path)] if wandb else []
     session = Session(config, dataset, jax.device_put(dataset.transitions), env_id, tuple(logs))
+    problem: Exception | None = None
     with listening() as stop:
         try:
-            stopped = _run_all(agents, hosts.own(runs), session, folder, stop, progress=progress)
+            problem = _run_all(agents, hosts.own(runs), session, folder, stop, progress=progress)
+        except Exception as error:
+            if folder.part is None:
+                raise
+            problem = error  # told once the other processes, which wait for this one, are done with their runs
         finally:
             for each in logs:
                 each.close()
     hosts.wait_for_all("trained")
-    if not folder.part:
-        _report(folder, described, stopped=stopped is not None, progress=progress)
-    hosts.wait_for_all("reported")
-    if stopped is not None:
-        raise stopped
-    return read_records(folder.path)
+    try:
+        if not folder.part:
+            _report(folder, described, stopped=problem is not None, progress=progress)
+    finally:
+        hosts.wait_for_all("reported")
+    if problem is not None:
+        raise problem
+    records = read_records(folder.path)
+    if folder.part is not None and not any(record["step"] or record["status"] == "ok" for record in records):
+        raise ValueError(f"none of the {len(runs)} runs could be started: {records[0]['reason']}")
+    return records
 
 
 def _run_all(
@@ -140,7 +150,7 @@ def _run_all(
                 group.clear()
                 bar.update(step * len(together.origins) * (not together.origins[0].pruned_at))
                 run_stack(Carry(together, step, step), session, journal, stop, bar.update)
-            if failures and len(failures) == len(runs):
+            if failures and len(failures) == len(runs) and folder.part is None:
                 raise next(iter(failures.values()))
         except Stopped as stopped:
             return stopped

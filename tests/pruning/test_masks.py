@@ -209,9 +209,22 @@ def test_shuffle_keeps_every_layers_count_and_moves_the_places():
     assert (other["b"]["kernel"] != shuffled["b"]["kernel"]).any()
 
 
-def test_shuffle_reaches_every_place():
-    masks = {"kernel": jnp.arange(8).reshape(2, 4) < 2}
-    shuffled = jax.vmap(lambda key: shuffle_masks(key, masks))(jax.random.split(jax.random.key(0), 400))
+def test_members_keep_their_own_number_and_places_of_their_own():
+    masks = {
+        "kernel": jnp.stack([jnp.arange(600).reshape(20, 30) < 300, jnp.arange(600).reshape(20, 30) < 7]),
+        "bias": jnp.ones((2, 30), bool),
+    }
+    shuffled = shuffle_masks(jax.random.key(0), masks, members=True)
+    assert shuffled["kernel"].sum(axis=(1, 2)).tolist() == [300, 7]
+    np.testing.assert_array_equal(shuffled["bias"], masks["bias"])
+    alike = shuffle_masks(jax.random.key(0), {"kernel": jnp.stack([masks["kernel"][0]] * 2)}, members=True)["kernel"]
+    assert (alike[0] != alike[1]).any()
+
+
+@pytest.mark.parametrize("members", [False, True])
+def test_shuffle_reaches_every_place(members):
+    masks = {"kernel": jnp.arange(8).reshape(2, 4) % 4 < 1}
+    shuffled = jax.vmap(lambda key: shuffle_masks(key, masks, members=members))(jax.random.split(jax.random.key(0), 400))
     share = jnp.mean(shuffled["kernel"], axis=0, dtype=jnp.float32)
     # 400 draws with probability 1/4: 5 standard deviations are 0.108.
     np.testing.assert_allclose(share, 0.25, atol=0.108)

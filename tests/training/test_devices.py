@@ -25,14 +25,20 @@ rng = np.random.default_rng(0)
 observations = rng.normal(size=(300, 4)).astype(np.float32)
 dataset = jp.data.from_arrays(observations, np.tanh(observations[:, :2]), rng.normal(size=300).astype(np.float32),
     np.arange(300) % 50 == 49, np.zeros(300, bool), low=-1, high=1)
-config = jp.SweepConfig("arrays", criteria=("snip", "random"), sparsities=(0, 0.8), seeds=(0, 1, 2), steps=20, eval_every=10, episodes=2,
-    prune_rows=64, evaluate=False, settings={"hidden": (16, 12)})
+given = dict(criteria=("snip", "random"), sparsities=(0, 0.8), seeds=(0, 1, 2), steps=20, eval_every=10, episodes=2, prune_rows=64,
+    evaluate=False, settings={"hidden": (16, 12)})
+config = jp.SweepConfig("arrays", **given | settings["config"])
+if settings["interrupt"]:
+    import os, signal
+    from jaxprune.training import stack_run
+    advance, stack_run.PIECE = stack_run.advance, 4
+    stack_run.advance = lambda *args, **keywords: (os.kill(os.getpid(), signal.SIGINT), advance(*args, **keywords))[1]
 print("rows", len(jp.sweep(config, settings["output"], dataset=dataset, resume=settings["resume"])))
 """
 
 
-def start(output, *, devices=1, join=None, resume=False):
-    settings = json.dumps({"output": str(output), "join": join, "resume": resume})
+def start(output, *, devices=1, join=None, resume=False, interrupt=False, **config):
+    settings = json.dumps({"output": str(output), "join": join, "resume": resume, "interrupt": interrupt, "config": config})
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={devices}"
     environment = {**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
     return subprocess.Popen(
@@ -70,18 +76,41 @@ def same_runs(one, other):
 
 
 def test_eight_devices(alone, tmp_path):
-    """Nine runs over eight devices: the last is padded with discarded copies."""
-    succeed(start(tmp_path / "out", devices=8))
+    """Nine runs over eight devices, padded with discarded copies, and interrupted between two evaluations."""
+    _, told = start(tmp_path / "out", devices=8, interrupt=True).communicate(timeout=400)
+    assert "--resume goes on from there" in told
+    succeed(start(tmp_path / "out", devices=8, resume=True))
     same_runs(tmp_path / "out", alone)
     assert json.loads((tmp_path / "out" / "config.json").read_text())["versions"]["device"].startswith("8 ×")
 
 
-def test_two_processes(alone, tmp_path):
+def join_two():
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
-    succeed(*(start(tmp_path / "out", join=(f"localhost:{port}", 2, index)) for index in range(2)))
+    return [(f"localhost:{port}", 2, index) for index in range(2)]
+
+
+def test_two_processes(alone, tmp_path):
+    succeed(*(start(tmp_path / "out", join=join) for join in join_two()))
     same_runs(tmp_path / "out", alone)
     assert (tmp_path / "out" / "report.html").exists()
     first, second = ((tmp_path / "out" / f"records-{index}.jsonl").read_text().splitlines() for index in range(2))
     assert (len(first), len(second)) == (10, 8)
+
+
+@pytest.mark.parametrize("sparsities", [[0.5, 0.99], [0.98, 0.99]])
+def test_no_process_waits_for_one_whose_runs_cannot_be_pruned(tmp_path, sparsities):
+    """A floor of 5 weights a layer asks for more than is left at 98 and 99 %: of one process's only run, or of both's."""
+    grid = {"criteria": ["snip"], "sparsities": sparsities, "seeds": [0], "floor": 5}
+    for process in [start(tmp_path / "out", join=join, **grid) for join in join_two()]:
+        printed, told = process.communicate(timeout=300)
+        if sparsities[0] == 0.5:
+            assert process.returncode == 0, told
+            assert printed.endswith("rows 3\n")
+        else:
+            assert process.returncode == 1
+            assert "ValueError: none of the 2 runs could be started: " in told
+    failed = [row for row in read_records(tmp_path / "out") if row["status"] == "failed"]
+    assert {row["sparsity"] for row in failed} == {each for each in sparsities if each > 0.9}
+    assert all("floor" in row["reason"] for row in failed)

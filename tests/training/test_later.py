@@ -8,8 +8,9 @@ import pytest
 
 import jaxprune as jp
 from jaxprune.training.early import train_early
+from jaxprune.training.grid import Run
 from jaxprune.training.loop import sample
-from jaxprune.training.start import RunKeys
+from jaxprune.training.start import RunKeys, prune_run
 from tests.agents.small import SETTINGS
 from tests.conftest import make_dataset
 
@@ -23,6 +24,39 @@ def dataset():
 
 def rows_of(records, run_id):
     return [record for record in records if record["run_id"] == run_id]
+
+
+def kept_weights(masks):
+    return sum(int(leaf.sum()) for path, leaf in jax.tree_util.tree_leaves_with_path(masks) if path[-1].key == "kernel")
+
+
+@pytest.mark.parametrize("compacts", [False, True])
+@pytest.mark.parametrize("check", ["shuffled", "reinit"])
+def test_a_sanity_check_leaves_networks_pruned_earlier_alone(dataset, check, compacts):
+    config = jp.SweepConfig("a", algos=("td3_bc",), criteria=("snip",), when="step:5", scope="network", **SMALL)
+    run = Run("td3_bc", f"snip_{check}", 0.9, 0)
+    agent = jp.agents.make("td3_bc", dataset.spec, **config.settings)
+    dense = agent.init(RunKeys.of(0).init, dataset.statistics)
+
+    def pruned(agent, state, network):
+        return prune_run(agent, state, run, config, dataset.transitions, dataset.statistics, networks=(network,))
+
+    state, info = pruned(agent, dense, "critic")
+    assert info.kept == kept_weights(state.masks["critic"]) < info.total / 5
+    for field in ("params", "masks", "opt_state"):
+        jax.tree.map(np.testing.assert_array_equal, getattr(state, field)["actor"], getattr(dense, field)["actor"])
+    if compacts:
+        agent, state = jp.compact(agent, state, multiple=1)
+        assert agent.widths
+    after, _ = pruned(agent, state, "actor")
+    for field in ("params", "targets", "masks", "opt_state", "units", "total"):
+        jax.tree.map(np.testing.assert_array_equal, getattr(after, field)["critic"], getattr(state, field)["critic"])
+    kernels = [np.asarray(leaf) for leaf in jax.tree.leaves(after.params["actor"]) if leaf.ndim == 2]
+    assert sum((kernel != 0).sum() for kernel in kernels) == kept_weights(after.masks["actor"]) > 0
+    assert (check == "reinit") == any(
+        (kernel != np.asarray(old))[kernel != 0].any()
+        for kernel, old in zip(kernels, (leaf for leaf in jax.tree.leaves(state.params["actor"]) if leaf.ndim == 2), strict=True)
+    )
 
 
 @pytest.mark.parametrize(
