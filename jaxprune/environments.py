@@ -23,10 +23,12 @@ class BatchedEnvironment(Protocol):
     Attributes:
       backend: `envpool` or `gymnasium`.
       size: n.
+      first_action: the number of the first of discrete actions: an agent's action i is the environment's first_action + i.
     """
 
     backend: str
     size: int
+    first_action: int
 
     def reset(self) -> np.ndarray:
         """First observations, [n, S] float32."""
@@ -59,6 +61,7 @@ class _EnvPool:
         threads = min(self.size, threads or os.cpu_count() or 1)
         self._pool: Any = envpool.make_gymnasium(env_id, num_envs=self.size, seed=[int(seed) for seed in seeds], num_threads=threads)
         self._action_dtype = self._pool.action_space.dtype
+        self.first_action = int(getattr(self._pool.action_space, "start", 0))
 
     def reset(self):
         observations, _ = self._pool.reset()
@@ -87,6 +90,7 @@ class _Gymnasium:
             warnings.simplefilter("ignore", DeprecationWarning)
             self._environments = [gymnasium.make(env_id) for _ in seeds]
         self._ended = np.zeros(self.size, bool)
+        self.first_action = int(getattr(self._environments[0].action_space, "start", 0)) if self._environments else 0
 
     def reset(self):
         self._ended[:] = False

@@ -8,7 +8,7 @@ import jax
 
 from jaxprune.agents.base import Agent, AgentState
 from jaxprune.agents.masked import mask_agent
-from jaxprune.criteria.registry import REVIVING
+from jaxprune.criteria.registry import revives
 from jaxprune.data.transitions import Transitions
 from jaxprune.pruning.prune import score
 
@@ -68,7 +68,7 @@ def score_agent(
     noise = agent.draw(noise_key, batch.rewards.shape[0])
     # Losses read no optimizer state: its moments need no masking.
     masked = state if masks is None else mask_agent(agent, state.replace(opt_state={}), masks)
-    params = state.params if criterion in REVIVING else masked.params
+    params = state.params if revives(criterion) else masked.params
     scores = {}
     for name in chosen_networks(agent, networks):
         objective = agent.objective(name, masked)

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from jaxprune.agents.base import Agent, AgentState
-from jaxprune.agents.masked import mask_agent
+from jaxprune.agents.masked import mask_agent, masks_in_force
 from jaxprune.agents.scoring import budget_prefixes, prepared_rows
 from jaxprune.data.transitions import Transitions
 from jaxprune.pruning.prune_units import TARGETS, check_unit_criterion, prune_units_in_rounds, score_units
@@ -72,7 +72,7 @@ def prune_units(
 
     Args:
       agent: the algorithm.
-      state: not changed.
+      state: not changed. What was removed before stays removed, and counts as removed.
       batch: raw transitions, or a function round -> transitions.
       key: for the losses' noise and the criterion.
       criterion: a name in `UNIT_CRITERIA`, or a function of the same signature.
@@ -98,6 +98,7 @@ def prune_units(
         groups,
         chains=budget_prefixes(agent, networks, budget),
         criterion=criterion,
+        masks=masks_in_force(state, networks),
         **how,
     )
     return masks, {group.name: (int(kept[group.name].sum()), kept[group.name].size) for group in groups}

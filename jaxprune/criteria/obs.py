@@ -12,7 +12,7 @@ from jax.flatten_util import ravel_pytree
 from jaxprune.criteria.curvature import resolve_curvature, row_factors
 from jaxprune.criteria.surgeon import check_keep, damped_inverse, remove_over_blocks
 from jaxprune.objective import row_count, sum_over_rows
-from jaxprune.parameters import Prunable, is_kernel, prunable_leaves, replace_leaves
+from jaxprune.parameters import Prunable, apply_masks, is_kernel, prunable_leaves, replace_leaves
 
 
 def obs_prune(
@@ -60,6 +60,7 @@ def obs_prune(
         raise ValueError("no leaf of params is prunable; pass prunable=(path, leaf) -> bool that is True for your weight matrices")
     alive = {name: jnp.ones(leaf.shape, bool) for name, leaf in leaves.items()} if masks is None else prunable_leaves(masks, prunable)
     alive = {name: alive[name] for name in leaves}
+    params = params if masks is None else apply_masks(params, masks)
     here = sum(int(jnp.sum(mask)) for mask in alive.values())
     removals = here - check_keep(keep, here, "the network")
     strength = jnp.asarray(damping, jnp.result_type(*leaves.values()))

@@ -16,7 +16,17 @@ from jaxprune.criteria.snip import force, snip
 from jaxprune.criteria.synflow import synflow
 from jaxprune.criteria.units import UNIT_CRITERIA
 
-__all__ = ["CRITERIA", "REVIVING", "UNIT_CRITERIA", "Criterion", "find_criterion", "registered_name", "takes_prunable", "traced_options"]
+__all__ = [
+    "CRITERIA",
+    "REVIVING",
+    "UNIT_CRITERIA",
+    "Criterion",
+    "find_criterion",
+    "registered_name",
+    "revives",
+    "takes_prunable",
+    "traced_options",
+]
 
 
 class Criterion(Protocol):
@@ -68,6 +78,11 @@ def find_criterion(name: str) -> Callable[..., Any]:
 def registered_name(criterion: Any) -> Any:
     """The name of a registered criterion given as a function, so that both forms mean the same; anything else as it is."""
     return next((name for name, function in CRITERIA.items() if function is criterion), criterion)
+
+
+def revives(criterion: Any) -> bool:
+    """Whether a criterion, by name, as a function, or wrapped by `functools.wraps`, is one of `REVIVING`."""
+    return registered_name(criterion if isinstance(criterion, str) else inspect.unwrap(criterion)) in REVIVING
 
 
 def takes_prunable(criterion: Callable[..., Any]) -> bool:

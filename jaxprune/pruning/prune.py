@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from jaxprune.criteria.registry import REVIVING, find_criterion, registered_name, takes_prunable, traced_options
+from jaxprune.criteria.registry import find_criterion, registered_name, revives, takes_prunable, traced_options
 from jaxprune.objective import Objective, in_chunks
 from jaxprune.parameters import Prunable, is_kernel, prunable_leaves
 from jaxprune.pruning.masks import apply_masks
@@ -193,7 +193,7 @@ def prune_in_rounds(
         check_scores(scores, criterion=criterion, prunable=prunable)
         keep = {prefix: counts[prefix][i] for prefix in chains}
         check_budgets(blank_budgets(scores, chains, prunable=prunable), keep, criterion=criterion, first=i == 0)
-        within = earlier if criterion in REVIVING else masks
+        within = earlier if revives(criterion) else masks
         if allocation == "global" and not floor:
             masks = _best(scores, keep, within, chains=tuple(chains), prunable=prunable, stacked=stacked)
             continue
@@ -208,7 +208,7 @@ def prune_in_rounds(
             available=available,
         )
         masks = ranking.masks(keep)
-        if allocation != "global" and criterion not in REVIVING:
+        if allocation != "global" and not revives(criterion):
             # What a layer has left is known without a look at the masks, which may be traced.
             available = tuple(ranking.counts(keep).items())
     return masks
@@ -278,10 +278,10 @@ def prune(
     criterion = registered_name(criterion)
     if not prunable_leaves(params, prunable):
         raise ValueError("no leaf of params is prunable; pass prunable=(path, leaf) -> bool that is True for your weight matrices")
-    revives = criterion in REVIVING
+    reviving = revives(criterion)
 
     def score_round(i, masks):
-        current = params if masks is None or revives else apply_masks(params, masks)
+        current = params if masks is None or reviving else apply_masks(params, masks)
         now = rows(i) if callable(rows) else rows
         noise = None if key is None else jax.random.fold_in(key, i)
         return score(objective, current, now, noise, criterion=criterion, masks=masks, prunable=prunable, chunk=chunk, **options)

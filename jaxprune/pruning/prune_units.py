@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from jaxprune.criteria.units import UNIT_CRITERIA
 from jaxprune.objective import Objective
-from jaxprune.parameters import UnitGroup, named_leaves
+from jaxprune.parameters import UnitGroup, is_kernel, named_leaves, prunable_leaves
 from jaxprune.pruning.ranking import below
 from jaxprune.pruning.schedules import kept_after
 from jaxprune.pruning.unit_layout import UnitLayout, as_declared
@@ -24,6 +25,7 @@ from jaxprune.pruning.units import (
     kernel_shapes,
     unit_masks,
     unit_order,
+    units_left,
     weights_left,
 )
 
@@ -85,11 +87,12 @@ def prune_units_in_rounds(
     floor: int = 1,
     chains: Sequence[str] = ("",),
     criterion: Any = "crop",
+    masks: Any = None,
 ) -> tuple[Any, Kept]:
     """Masks after the last round, and the units that stay.
 
     Args:
-      score_round: (round, masks so far) -> {group: scores}; the masks are None in round 0.
+      score_round: (round, masks so far) -> {group: scores}; the masks are None in round 0 where nothing was removed before.
       params: only the structure and shapes are read.
       groups: the hidden layers, by their paths in `params`.
       sparsity: as in `prune_units`, like the six that follow.
@@ -101,6 +104,7 @@ def prune_units_in_rounds(
       floor: at least this many units in every layer.
       chains: path prefixes of what shares a budget; "" is the whole tree.
       criterion: what scores, for what it is ranked across.
+      masks: what was removed before, or None. It stays removed, and a budget counts it so.
 
     Raises:
       ValueError: an unknown name, a number out of range, groups that do not fit, or a budget below what the floor takes.
@@ -113,8 +117,12 @@ def prune_units_in_rounds(
     UnitLayout(groups).check(named_leaves(params))
     if allocation is None:
         allocation = "uniform" if criterion in _RANKED_BY_LAYER else "global"
-    kept: Kept = {group.name: as_declared(group, np.ones((max(1, group.members), group.size), bool)) for group in groups}
-    masks = None
+    earlier, gone = masks, None
+    if earlier is None:
+        kept: Kept = {group.name: as_declared(group, np.ones((max(1, group.members), group.size), bool)) for group in groups}
+    else:
+        gone = {name: np.asarray(leaf) for name, leaf in prunable_leaves(earlier, is_kernel).items()}
+        kept = units_left(gone, groups)
     for i in range(rounds):
         scores = score_round(i, masks)
         for prefix in chains:
@@ -124,22 +132,25 @@ def prune_units_in_rounds(
                 continue
             order, least = unit_order(scores, own, allocation=allocation, floor=floor, kept=kept)
             total = sum(int(np.prod(shape)) for shape in shapes.values())
+            there = sum(int(kept[group.name].sum()) for group in own)
 
             def weights(count: int, order: Any = order, own: Any = own, shapes: Any = shapes) -> int:
-                return weights_left(shapes, own, kept_units(order, count, own))
+                return weights_left(shapes, own, kept_units(order, count, own), gone)
 
             if inner_density is not None:
                 ready = kept_after(sparsity, total, rounds=rounds, schedule=schedule)[-1]
                 room = min(1.0, ready / inner_density / total)
                 wanted = total * room ** ((i + 1) / rounds)
-                count = count_around(weights, least, len(order), wanted, ready)
+                count = count_around(weights, least, there, wanted, ready)
             elif target == "units":
-                count = max(least, kept_after(sparsity, len(order), rounds=rounds, schedule=schedule)[i])
+                count = max(least, min(there, kept_after(sparsity, len(order), rounds=rounds, schedule=schedule)[i]))
             else:
                 leaves = kept_after(sparsity, total, rounds=rounds, schedule=schedule)[i]
-                count = count_within(weights, least, len(order), leaves, prefix or "all kernels")
+                count = count_within(weights, least, there, leaves, prefix or "all kernels")
             kept |= kept_units(order, count, own)
         masks = unit_masks(params, groups, kept)
+        if earlier is not None:
+            masks = jax.tree.map(jnp.logical_and, masks, earlier)
     assert masks is not None
     return masks, kept
 
@@ -159,6 +170,7 @@ def prune_units(
     schedule: str = "exponential",
     allocation: str | None = None,
     floor: int = 1,
+    masks: Any = None,
 ) -> Any:
     """Masks that remove whole hidden units of one network: perceptrons' units, convolutions' channels. Inputs and outputs always stay.
 
@@ -181,9 +193,11 @@ def prune_units(
       schedule: see `schedules`.
       allocation: `global` ranks across layers, `uniform` within each; by default what the criterion is made for.
       floor: at least this many units in every layer, and in every member of a stack.
+      masks: what was removed before, weights or units; it stays removed, and counts as removed.
 
     Returns:
-      Boolean masks with the structure of `params`: False at all that makes a removed unit, biases included, and at all that reads it.
+      Boolean masks with the structure of `params`: False at all that makes a removed unit, biases included, and at all that reads it, and
+      wherever `masks` is.
 
     Raises:
       ValueError: an unknown name, a number out of range, groups that do not fit, a budget below what the floor takes, or scores that are
@@ -207,4 +221,5 @@ def prune_units(
         allocation=allocation,
         floor=floor,
         criterion=criterion,
+        masks=masks,
     )[0]

@@ -62,6 +62,8 @@ def unit_order(
         place = np.empty(own.shape, int)
         np.put_along_axis(place, np.argsort(-own, axis=1, kind="stable"), np.arange(group.size)[None], axis=1)
         first = place < min(floor, group.size)
+        if kept is not None:
+            first &= per_member(group, kept[group.name])
         floors.append(first.ravel())
         if allocation == "uniform":
             own = np.where(np.isneginf(own), own, -(place + 0.5) / group.size)
@@ -80,24 +82,57 @@ def kept_units(order: np.ndarray, count: int, groups: Sequence[UnitGroup]) -> Ke
     return {g.name: as_declared(g, part.reshape(max(1, g.members), g.size)) for g, part in zip(groups, parts, strict=True)}
 
 
-def weights_left(shapes: Mapping[str, tuple[int, ...]], groups: Sequence[UnitGroup], kept: Kept) -> int:
+def weights_left(
+    shapes: Mapping[str, tuple[int, ...]], groups: Sequence[UnitGroup], kept: Kept, masks: Mapping[str, np.ndarray] | None = None
+) -> int:
     """How many weights the kernels have left when only some units stay.
 
     Args:
       shapes: {leaf path: shape} of the kernels.
       groups: the hidden layers.
       kept: {group: bool}.
+      masks: {leaf path: bool} of the kernels, where single weights are gone too.
     """
     layout = UnitLayout(groups)
     chosen = {group.name: per_member(group, kept[group.name]) for group in groups}
     total = 0
     for path, shape in shapes.items():
         if path not in layout.leaves:
-            total += int(np.prod(shape))
+            total += int(np.prod(shape)) if masks is None else int(masks[path].sum())
             continue
         shape = shape if layout.leaves[path][0].group.members else (1, *shape)
-        total += int(np.prod([mask.sum(axis=1) for mask in layout.outer_masks(path, shape, chosen)], axis=0).sum())
+        outer = layout.outer_masks(path, shape, chosen)
+        if masks is None:
+            total += int(np.prod([mask.sum(axis=1) for mask in outer], axis=0).sum())
+        else:
+            total += int((layout.stacked(path, masks[path]) & _product(outer)).sum())
     return total
+
+
+def _product(outer: Sequence[np.ndarray]) -> np.ndarray:
+    """Masks [members, length] of every axis after the members', as one mask."""
+    out = np.ones((outer[0].shape[0], *(mask.shape[1] for mask in outer)), bool)
+    for axis, along in enumerate(outer, start=1):
+        shape = [1] * out.ndim
+        shape[0], shape[axis] = along.shape
+        out &= along.reshape(shape)
+    return out
+
+
+def units_left(masks: Mapping[str, np.ndarray], groups: Sequence[UnitGroup]) -> Kept:
+    """The units that some weight still makes or reads: {group: bool [units] or [members, units]}.
+
+    Args:
+      masks: {leaf path: bool} of the kernels.
+      groups: the hidden layers.
+    """
+    layout = UnitLayout(groups)
+    kept = {group.name: np.zeros((max(1, group.members), group.size), bool) for group in groups}
+    for path, mask in masks.items():
+        for segment in layout.leaves.get(path, ()):
+            array = np.moveaxis(layout.stacked(path, mask), segment.axis, 1)[:, segment.part]
+            kept[segment.group.name] |= array.reshape(*array.shape[:2], -1).any(axis=-1)
+    return {group.name: as_declared(group, kept[group.name]) for group in groups}
 
 
 def _smallest(low: int, high: int, reached: Callable[[int], bool]) -> int:
@@ -157,12 +192,8 @@ def unit_masks(params: Any, groups: Sequence[UnitGroup], kept: Kept) -> Any:
     def mask(path, leaf):
         if path not in layout.leaves:
             return np.ones(np.shape(leaf), bool)
-        out = np.ones(layout.stacked(path, np.empty(np.shape(leaf), bool)).shape, bool)
-        for axis, along in enumerate(layout.outer_masks(path, out.shape, chosen), start=1):
-            shape = [1] * out.ndim
-            shape[0], shape[axis] = along.shape
-            out &= along.reshape(shape)
-        return layout.unstacked(path, out)
+        shape = layout.stacked(path, np.empty(np.shape(leaf), bool)).shape
+        return layout.unstacked(path, _product(layout.outer_masks(path, shape, chosen)))
 
     return jax.device_put(map_named(mask, params))
 

@@ -92,12 +92,16 @@ def play(
     Args:
       environment: just reset.
       observations: what that gave, [n, S].
-      act: (observations [n, S], the last ones of ended episodes among them; indices [k] of those that go on; step) -> their actions.
+      act: (observations [n, S], the last ones of ended episodes among them; indices [k] of those that go on; step) -> their actions,
+        discrete ones counted from 0.
       report: called with the number of episodes that ended in a step.
     """
     returns, live, t = np.zeros(len(observations)), np.arange(len(observations), dtype=np.int32), 0
     while live.size:
-        observations[live], rewards, terminated, truncated = environment.step(act(observations, live, t), live)
+        actions = act(observations, live, t)
+        if environment.first_action:
+            actions = actions + environment.first_action
+        observations[live], rewards, terminated, truncated = environment.step(actions, live)
         returns[live] += rewards
         ended = terminated | truncated
         report(int(ended.sum()))

@@ -45,6 +45,33 @@ def live(agent, state, name, group):
     return np.asarray(leaf).reshape(max(1, group.members), group.size)
 
 
+@pytest.mark.parametrize("criterion", sorted(UNIT_CRITERIA))
+def test_units_removed_before_stay_removed_and_count_so(criterion, spec, transitions):
+    agent = small_agent("bc", spec, hidden=(32, 32))
+    state = fresh_state(agent, statistics_of(transitions))
+    for seed, sparsity in enumerate((0.5, 0.75)):
+        how = {"structure": "units", "unit_criterion": criterion, "target": "units", "sparsity": sparsity}
+        before, (state, info) = state, jp.prune_agent(agent, state, transitions, jax.random.key(seed), **how)
+        assert info.units_kept == jp.kept_count(sparsity, 64)
+        assert info.units_kept == sum(int(live(agent, state, "policy", group).sum()) for group in agent.groups("policy"))
+        assert not any((new & ~old).any() for new, old in zip(*map(jax.tree.leaves, (state.masks, before.masks)), strict=True))
+
+
+@pytest.mark.parametrize("started", ["bc", "bcq"], indirect=True)
+def test_units_after_weights_fill_the_budget_with_what_is_left(started, transitions):
+    agent, state = started
+    pruned, _ = jp.prune_agent(agent, state, transitions, jax.random.key(1), sparsity=0.5)
+    before = {name: kept for name, (kept, _) in budgets(agent, pruned.masks).items()}
+    whole, _ = jp.prune_agent(agent, pruned, transitions, jax.random.key(1), structure="units", sparsity=0.5)
+    assert {name: kept for name, (kept, _) in budgets(agent, whole.masks).items()} == before, "at the budget already: no unit need go"
+    fewer, _ = jp.prune_agent(agent, pruned, transitions, jax.random.key(1), structure="units", sparsity=0.7)
+    for kept, total in budgets(agent, fewer.masks).values():
+        assert 0.7 * jp.kept_count(0.7, total) <= kept <= jp.kept_count(0.7, total)
+    inside, _ = jp.prune_agent(agent, pruned, transitions, jax.random.key(1), structure="hybrid", sparsity=0.7, inner_density=0.5)
+    for kept, total in budgets(agent, inside.masks).values():
+        assert kept == jp.kept_count(0.7, total)
+
+
 @pytest.mark.parametrize(("started", "criterion"), cases(sorted(UNIT_CRITERIA), "crop"), indirect=["started"])
 def test_units_are_removed_whole_within_the_budget_and_the_arrays_shrink(started, criterion, transitions):
     agent, state = started

@@ -10,7 +10,7 @@ from jax.flatten_util import ravel_pytree
 
 from jaxprune.criteria.layerwise import exact_obs, perceptron_inputs, wanda
 from jaxprune.criteria.obs import obs_prune
-from jaxprune.parameters import prunable_leaves, replace_leaves
+from jaxprune.parameters import apply_masks, prunable_leaves, replace_leaves
 
 pytestmark = pytest.mark.usefixtures("x64", "strict")
 
@@ -67,6 +67,14 @@ def test_obs_in_blocks_is_brute_force_on_the_block_diagonal(network):
     params, masks = obs_prune(case.objective, case.params, case.rows, keep=13, block=8)
     np.testing.assert_array_equal(flat_kernels(masks), left)
     np.testing.assert_allclose(flat_kernels(params), expected, rtol=1e-7, atol=1e-12)
+
+
+def test_obs_takes_its_curvature_at_the_masked_network(network):
+    case = network(jax.random.key(4))
+    _, masks = obs_prune(case.objective, case.params, case.rows, keep=30)
+    masked = apply_masks(case.params, masks)
+    one, other = (obs_prune(case.objective, params, case.rows, keep=20, masks=masks) for params in (case.params, masked))
+    jax.tree.map(np.testing.assert_array_equal, one, other)
 
 
 def test_obs_in_rounds_leaves_removed_weights_alone(network):

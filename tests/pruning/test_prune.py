@@ -10,6 +10,7 @@ from jaxprune.parameters import prunable_leaves
 from jaxprune.pruning.masks import apply_masks
 from jaxprune.pruning.prune import mask_from_scores, prune
 from jaxprune.pruning.schedules import kept_after
+from jaxprune.training.arms import inverted
 
 KEYS = jax.random.split(jax.random.key(0), 6)
 PARAMS = {
@@ -94,6 +95,17 @@ def test_force_may_bring_weights_back_from_dense_parameters():
     for force in ("force", CRITERIA["force"]):
         np.testing.assert_array_equal(prune(swap, params, None, criterion=force, sparsity=0.5, rounds=2)["kernel"], [False, True, True])
     np.testing.assert_array_equal(prune(swap, params, None, criterion="snip", sparsity=0.5, rounds=2)["kernel"], [True, True, False])
+
+
+def test_force_turned_round_may_bring_weights_back_too():
+    def swap(params, rows):
+        # With all weights the second matters most, and goes; once it is gone it matters least, and the third most.
+        a, b, c = params["kernel"]
+        return jnp.where(b == 0, 5 * a + 1 * b + 9 * c, 4 * a + 5 * b + 1 * c)
+
+    params = {"kernel": jnp.ones(3)}
+    masks = prune(swap, params, None, criterion=inverted("force"), sparsity=0.5, rounds=2)
+    np.testing.assert_array_equal(masks["kernel"], [True, True, False])
 
 
 def test_masks_of_an_earlier_pruning_stay():

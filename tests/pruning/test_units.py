@@ -16,6 +16,7 @@ from jaxprune.pruning.units import (
     kernel_shapes,
     unit_masks,
     unit_order,
+    units_left,
     weights_left,
 )
 
@@ -66,6 +67,28 @@ def test_what_was_removed_stays_removed():
     order, _ = unit_order({"Dense_0": np.array([9.0, 1.0, 3.0, 2.0])}, groups, kept=kept)
     assert order.tolist() == [2, 3, 1, 0]
     assert unit_order({"Dense_0": np.array([9.0, 1.0, 3.0, 2.0])}, groups, kept=kept, allocation="uniform")[0].tolist() == [2, 3, 1, 0]
+
+
+@pytest.mark.parametrize("members", [0, 2])
+def test_what_is_left_where_single_weights_are_gone(members):
+    params, groups = network((3, 4, 5, 2), members)
+    rng = np.random.default_rng(0)
+    masks = {name: rng.random(shape) < 0.5 for name, shape in kernel_shapes(params).items()}
+    first, middle, last = (masks[f"Dense_{i}/kernel"] for i in range(3))
+    first[..., 0, :] = middle[..., 0, :] = middle[..., 2, :] = True
+    first[..., :, 1] = middle[..., 1, :] = False  # unit 1 of the first layer makes and reads nothing
+    first[..., :, 2] = False  # unit 2 is still read
+    last[..., 3, :] = False  # unit 3 of the second layer is still made
+    alive = units_left(masks, groups)
+    expected = {"Dense_0": [True, False, True, True], "Dense_1": [True] * 5}
+    for name, each in expected.items():
+        np.testing.assert_array_equal(alive[name], np.broadcast_to(each, alive[name].shape))
+    kept = {group.name: rng.random(alive[group.name].shape) < 0.6 for group in groups}
+    both = jax.tree.map(np.asarray, unit_masks(params, groups, kept))
+    count = sum(int((masks[f"{layer}/kernel"] & both[layer]["kernel"]).sum()) for layer in both)
+    assert weights_left(kernel_shapes(params), groups, kept, masks) == count
+    whole = {name: np.ones_like(mask) for name, mask in masks.items()}
+    assert weights_left(kernel_shapes(params), groups, kept, whole) == weights_left(kernel_shapes(params), groups, kept)
 
 
 @pytest.mark.parametrize("members", [0, 3])

@@ -118,3 +118,29 @@ def test_nested_observations_are_flattened_in_the_order_of_the_logs():
     observations, rewards, terminated, _ = environment.step(np.float32([[0.5]]), np.array([0]))
     np.testing.assert_array_equal(observations, [[0, 0, 1, 6, 7]])
     assert (rewards[0], terminated[0]) == (0.5, True)
+
+
+def test_discrete_actions_are_counted_from_the_environments_first():
+    import gymnasium
+
+    class FromTwo(gymnasium.Env):
+        observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+        action_space = gymnasium.spaces.Discrete(3, start=2)
+
+        def reset(self, *, seed=None, options=None):
+            return np.zeros(2, np.float32), {}
+
+        def step(self, action):
+            assert self.action_space.contains(action)
+            return np.zeros(2, np.float32), float(action), True, False, {}
+
+    gymnasium.register("FromTwo-v0", FromTwo)
+    try:
+        agent = jp.agents.make("discrete_bc", jp.Spec(2, 3, (), (), discrete=True), hidden=(4,))
+        state = agent.init(jax.random.key(0), jp.data.Statistics(np.zeros(2, np.float32), np.ones(2, np.float32)))
+        for best in range(3):  # its output layer says so, whatever it sees
+            outputs = state.params["policy"]["Dense_1"] | {"bias": 50.0 * jax.nn.one_hot(best, 3)}
+            policy = agent.policy(state.replace(params={"policy": state.params["policy"] | {"Dense_1": outputs}}))
+            assert jp.evaluate(agent, policy, "FromTwo-v0", episodes=2, seed=0).tolist() == [2.0 + best] * 2
+    finally:
+        del gymnasium.registry["FromTwo-v0"]
