@@ -77,6 +77,7 @@ def assemble(
     # Where an episode can end, steps that all earn the same still tell actions apart, by how many of them there are (CartPole).
     lasting = bool(summaries["rewards"].low[0] != 0 and not transitions.discounts.all())
     warnings += suspicions.constant_columns({k: v for k, v in constant.items() if k != "rewards" or not lasting}, summaries)
+    warnings += suspicions.still_columns(summaries["observations"])
     for key, columns in summaries.items():
         warnings += suspicions.magnitudes(key, columns)
 

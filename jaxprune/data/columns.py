@@ -14,6 +14,9 @@ CHUNK = 65_536
 # Rows of float32 that differ by less than this fraction of their size differ by rounding only.
 _CONSTANT = 1e-6
 
+# TD3+BC (Fujimoto and Gu 2021) adds as much to every deviation: a coordinate that hardly moved in the log may move at evaluation.
+SMALLEST_DEVIATION = 1e-3
+
 
 @dataclasses.dataclass(frozen=True)
 class Columns:
@@ -26,8 +29,14 @@ class Columns:
     constant: np.ndarray
 
     def statistics(self) -> Statistics:
-        """Mean and standard deviation as float32, the latter 1 where a column is constant."""
-        return Statistics(mean=self.mean.astype(np.float32), std=np.where(self.constant, 1.0, self.std).astype(np.float32))
+        """Mean and standard deviation as float32, the latter at least `SMALLEST_DEVIATION`, and 1 where a column is constant."""
+        std = np.where(self.constant, 1.0, np.maximum(self.std, SMALLEST_DEVIATION))
+        return Statistics(mean=self.mean.astype(np.float32), std=std.astype(np.float32))
+
+    @property
+    def still(self) -> np.ndarray:
+        """[D] bool: columns that vary, but by less than `SMALLEST_DEVIATION`."""
+        return ~self.constant & (self.std < SMALLEST_DEVIATION)
 
 
 def chunks(rows: int) -> Iterator[slice]:

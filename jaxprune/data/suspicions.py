@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from jaxprune.data.columns import Columns
+from jaxprune.data.columns import SMALLEST_DEVIATION, Columns
 from jaxprune.data.transitions import Spec
 
 _IMPLAUSIBLE = 1e6
@@ -35,6 +35,18 @@ def constant_columns(constant: dict[str, tuple[int, ...]], summaries: dict[str, 
         values = [f"{column} (always {summaries[key].low[column]:.4g})" for column in columns[:5]] + ["…"] * (len(columns) > 5)
         warnings.append(f"{key}: constant columns {', '.join(values)} {_CONSTANT[key]}")
     return warnings
+
+
+def still_columns(columns: Columns) -> list[str]:
+    """On observations that vary by next to nothing."""
+    found = np.flatnonzero(columns.still)
+    if not len(found):
+        return []
+    told = [f"{column} ({columns.std[column]:.1g})" for column in found[:5]] + ["…"] * (len(found) > 5)
+    return [
+        f"observations: columns {', '.join(told)} have standard deviations below {SMALLEST_DEVIATION:g}, and are divided by that; "
+        "rescale them if they are in large units"
+    ]
 
 
 def magnitudes(key: str, columns: Columns) -> list[str]:

@@ -101,6 +101,15 @@ def test_constant_columns_have_unit_deviation_and_a_warning():
     assert any(warning.startswith("observations: constant columns 1 (always 7)") for warning in dataset.report.warnings)
 
 
+def test_columns_that_hardly_vary_are_divided_by_a_thousandth_at_least():
+    steps = np.arange(9.0)
+    dataset = build(observations=np.stack([1 + 1e-5 * steps, 2e-3 * steps], 1), without=("next_observations",))
+    # As above, row 6 is dropped.
+    np.testing.assert_allclose(dataset.statistics.std, [1e-3, 2e-3 * np.std([0, 1, 2, 3, 4, 5, 7, 8])], rtol=1e-5)
+    (warning,) = [line for line in dataset.report.warnings if "divided" in line]
+    assert warning.startswith("observations: columns 0 (3e-05) have standard deviations below 0.001, and are divided by that")
+
+
 def test_rounding_noise_counts_as_constant():
     noisy = np.float32(1000) + np.arange(9, dtype=np.float32) * np.float32(1e-4)
     dataset = build(observations=np.stack([np.arange(9.0), noisy], 1), without=("next_observations",))
