@@ -6,23 +6,10 @@ writes OUTPUT/policy.safetensors (and .json), policy.onnx, policy.stablehlo, pol
 the raw observation and returns the action in environment units. Of BCQ, the candidates' latents are drawn once, from --seed.
 """
 
-import functools
-import pathlib
-import shutil
-import tempfile
-
+import exporting
 from absl import flags
+from exporting import FORMATS
 from launch import launch
-
-import jaxprune as jp
-
-FORMATS = {
-    "safetensors": ("policy.safetensors", jp.export.to_safetensors),
-    "onnx": ("policy.onnx", jp.export.to_onnx),
-    "stablehlo": ("policy.stablehlo", jp.export.to_stablehlo),
-    "c": ("policy.c", jp.export.to_c),
-    "c_int8": ("policy_int8.c", functools.partial(jp.export.to_c, weights="int8", name="policy_int8")),
-}
 
 RUN = flags.DEFINE_string("run", None, "A run's folder, such as OUTPUT/runs/bc-snip-0.95-0.", required=True)
 WANTED = flags.DEFINE_list("formats", list(FORMATS), "What to write: " + ", ".join(FORMATS) + ".")
@@ -31,25 +18,9 @@ OUTPUT = flags.DEFINE_string("output", None, "Folder to write; made if absent.",
 
 
 def main():
-    if unknown := [name for name in WANTED.value if name not in FORMATS]:
-        raise ValueError(f"--formats: {unknown[0]!r} is unknown; expected some of {', '.join(FORMATS)}")
-    agent, state = jp.load_run(RUN.value)
-    jp.export.read_policy(agent, state, seed=SEED.value)
-    folder = pathlib.Path(OUTPUT.value)
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"expected a folder at {folder}, found a file; name another output folder")
-    with tempfile.TemporaryDirectory(prefix="jaxprune-export-") as scratch:
-        lines = []
-        for name in WANTED.value:
-            file, write = FORMATS[name]
-            found = write(agent, state, pathlib.Path(scratch) / file, seed=SEED.value)
-            size = (pathlib.Path(scratch) / file).stat().st_size
-            notes = f", {found.ties} tied choices left out" if found.ties else ""
-            lines.append(f"{file:20} {size:10,}  {found.difference:.2e} over {found.observations:,} observations{notes}")
-        folder.mkdir(parents=True, exist_ok=True)
-        shutil.copytree(scratch, folder, dirs_exist_ok=True)
-    print(f"{'file':20} {'bytes':>10}  largest difference from the live policy")
-    print("\n".join(lines))
+    if not WANTED.value:
+        raise ValueError(f"--formats is empty; expected some of {', '.join(FORMATS)}")
+    exporting.write(RUN.value, WANTED.value, OUTPUT.value, seed=SEED.value)
 
 
 if __name__ == "__main__":

@@ -10,16 +10,18 @@ Takes the flags of train.py and sweep.py; --output gets a sweep for each rung, a
 
 import dataclasses
 import json
+import math
 import pathlib
-import subprocess
-import sys
 
+import exporting
 import run_flags
 from absl import flags
+from claims import counted
 from launch import command_line, launch
-from run_flags import OUTPUT, join_processes, numbers, run_sweep, sweep_config
+from run_flags import CONFIG, OUTPUT, join_processes, numbers, run_sweep, sweep_config
 
 import jaxprune as jp
+from jaxprune.reporting.summary import LAST_EVALUATIONS, trained_on
 from jaxprune.reporting.tolerance import Margin, margin
 from jaxprune.training import hosts
 
@@ -35,13 +37,18 @@ flags.adopt_module_key_flags(run_flags)
 
 
 def margins(records: list[dict], sparsities: list[float]) -> dict[float, Margin | None]:
-    """{sparsity: its margin, None where a run failed}, of every run's last three evaluations."""
-    returns: dict[float, dict[int, list[float]]] = {}
+    """{sparsity: its margin, None where a run failed}, of every run's last three evaluations since it was pruned."""
+    runs: dict[float, dict[int, list[dict]]] = {}
     failed = {record["sparsity"] for record in records if record["status"] != "ok" or record["return_mean"] is None}
     for record in sorted(records, key=lambda record: record["step"]):
         if record["sparsity"] not in failed:
-            returns.setdefault(record["sparsity"], {}).setdefault(record["seed"], []).append(record["return_mean"])
-    last = {sparsity: {seed: values[-3:] for seed, values in by_seed.items()} for sparsity, by_seed in returns.items()}
+            runs.setdefault(record["sparsity"], {}).setdefault(record["seed"], []).append(record)
+
+    def returns(rows: list[dict]) -> list[float]:
+        own = rows[-trained_on([row["step"] for row in rows], rows[-1]["pruned_at"]) :]
+        return [row["return_mean"] for row in own[-LAST_EVALUATIONS:]]
+
+    last = {sparsity: {seed: returns(rows) for seed, rows in by_seed.items()} for sparsity, by_seed in runs.items()}
     if 0.0 not in last:
         raise ValueError("a dense run failed, so that there is nothing to compare with; see the log above")
     return {s: margin(last[0.0], last[s], TOLERANCE.value) if s in last else None for s in sparsities}
@@ -65,7 +72,13 @@ def main():
     if not candidates or min(candidates) <= 0:
         raise ValueError(f"--sparsities={','.join(SPARSITIES.value)}: expected numbers above 0; the dense agent is always there")
     shared = {"algos": (ALGO.value,), "criteria": (CRITERION.value,), "seeds": tuple(range(SEEDS.value))}
+    if not math.isfinite(TOLERANCE.value):
+        raise ValueError(f"--tolerance={TOLERANCE.value}: expected a fraction of the dense return, for example 0.05")
+    exporting.check_formats(FORMATS.value)
     config = sweep_config(sparsities=(0.0, *candidates), **shared)
+    for name in ("algos", "criteria"):
+        if len(getattr(config, name)) != 1:
+            raise ValueError(f"--config={CONFIG.value} has {name}={','.join(getattr(config, name))}; a sparsity is found for one of them")
     if not config.evaluate:
         raise ValueError("--noevaluate: a sparsity is found by its return; leave the flag out")
     dataset = jp.data.load(
@@ -91,7 +104,7 @@ def main():
     if hosts.part():  # of several processes, the first one answers
         return
     answer = max(certain) if candidates and certain else None
-    pooled = SEEDS.value < 5
+    pooled = len(config.seeds) < 5
     described = {"sparsity": answer, "tolerance": TOLERANCE.value, "bounds_over": "evaluations" if pooled else "seeds", "rungs": history}
     if answer is None:
         told = f"None of these sparsities is within {TOLERANCE.value:.0%} of dense with 95 % confidence; try smaller ones, or more seeds."
@@ -99,13 +112,13 @@ def main():
         run = jp.best(folder, sparsity=answer)
         told = f"{answer:.1%} of the weights can go within {TOLERANCE.value:.0%} of the dense return, with 95 % confidence: {run}"
         described["run"] = str(run.relative_to(output))
-        if FORMATS.value:
-            export = [sys.executable, str(pathlib.Path(__file__).parent / "export.py"), f"--run={run}"]
-            subprocess.run([*export, f"--formats={','.join(FORMATS.value)}", f"--output={output / 'policy'}"], check=True)
     if pooled:
-        told += f"\nWith {SEEDS.value} seeds the bounds are over evaluations of these very runs, and say nothing of other seeds."
+        few = counted(len(config.seeds), "seed")
+        told += f"\nWith {few} the bounds are over evaluations of these very runs, and say nothing of other seeds."
     (output / "answer.json").write_text(json.dumps(described, indent=2) + "\n")
     print(f"\n{told}")
+    if "run" in described and FORMATS.value:
+        exporting.write(output / described["run"], FORMATS.value, output / "policy")
 
 
 if __name__ == "__main__":

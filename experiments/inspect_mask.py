@@ -18,6 +18,7 @@ from launch import launch
 from run_flags import OUTPUT, numbers, sweep_config
 
 import jaxprune as jp
+from jaxprune.agents.scoring import chosen_networks
 from jaxprune.agents.sparse import describe_masks
 from jaxprune.parameters import prunable_leaves
 from jaxprune.pruning.inspection import count_units, effective_density, jaccard
@@ -42,18 +43,27 @@ def main():
     seeds = numbers("seeds", SEEDS.value, int)
     config = sweep_config(algos=(ALGO.value,), criteria=tuple(CRITERIA.value), sparsities=(SPARSITY.value,), seeds=seeds)
     config = dataclasses.replace(config, compact=False)
-    if not 0 < SPARSITY.value < 1:
-        raise ValueError(f"--sparsity={SPARSITY.value}: expected a fraction between 0 and 1, both excluded: there is no mask to look at")
+    for name in ("algos", "sparsities"):
+        if len(getattr(config, name)) != 1:
+            raise ValueError(f"{name}: expected one to look at the masks of, got {', '.join(map(str, getattr(config, name)))}")
+    (algo,), (sparsity,), seeds = config.algos, config.sparsities, config.seeds
+    if not 0 < sparsity < 1:
+        raise ValueError(f"--sparsity={sparsity}: expected a fraction between 0 and 1, both excluded: there is no mask to look at")
     folder = pathlib.Path(OUTPUT.value)
-    folder.mkdir(parents=True, exist_ok=True)
-    dataset = jp.data.load(config.dataset, clip_actions=config.clip_actions)
-    agent = jp.agents.make(ALGO.value, dataset.spec, **config.settings)
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"expected a folder at {folder}, found a file; name another output folder")
+    dataset = jp.data.load(
+        config.dataset, env_id=config.env_id, clip_actions=config.clip_actions, max_episode_steps=config.max_episode_steps
+    )
+    agent = jp.agents.make(algo, dataset.spec, **config.settings)
+    networks = chosen_networks(agent, config.networks)
     states = {(run.criterion, run.seed): start_run(agent, run, config, dataset, dataset.transitions).state for run in expand(config)}
+    folder.mkdir(parents=True, exist_ok=True)
 
     rows = []
-    for name in config.networks or agent.order:
+    for name in networks:
         masks = {run: state.masks[name] for run, state in states.items()}
-        print(f"\n{ALGO.value} {name}, {SPARSITY.value:.4g} of the weights removed, {len(seeds)} seed(s)")
+        print(f"\n{algo} {name}, {sparsity:.4g} of the weights removed, {len(seeds)} seed(s)")
         names = [layer.removesuffix("/kernel").replace("Dense_", "") for layer in prunable_leaves(next(iter(masks.values())))]
         print(f"{'':12} {'effective':>9} {'units':>6} {'units':>8} {'overlap':>8}  kept per layer, %")
         print(f"{'criterion':12} {'density':>9} {'dead':>6} {'constant':>8} {'of seeds':>8}  {'  '.join(f'{layer:>9}' for layer in names)}")
@@ -69,12 +79,12 @@ def main():
             print(f"{criterion:12} {live:9.4f} {dead:6.1f} {constant:8.1f} {seeds_agree:>8}  {kept}")
             for run in runs:
                 for layer, counts in layers[run].items():
-                    rows.append((ALGO.value, criterion, SPARSITY.value, run[1], layer.removesuffix("/kernel"), *counts))
+                    rows.append((algo, criterion, sparsity, run[1], layer.removesuffix("/kernel"), *counts))
         for a, b in itertools.combinations(config.criteria, 2):
             print(f"overlap of {a} and {b}, seed by seed: {overlap(masks, [((a, seed), (b, seed)) for seed in seeds])}")
-        print(f"overlap of two random masks: {(1 - SPARSITY.value) / (1 + SPARSITY.value):.3f}")
+        print(f"overlap of two random masks: {(1 - sparsity) / (1 + sparsity):.3f}")
         pictures = {c: {k: np.asarray(m) for k, m in prunable_leaves(masks[c, seeds[0]]).items()} for c in config.criteria}
-        mask_figure(pictures, title=f"{ALGO.value} {name}, sparsity {SPARSITY.value:g}").savefig(folder / f"{name}.png", dpi=130)
+        mask_figure(pictures, title=f"{algo} {name}, sparsity {sparsity:g}").savefig(folder / f"{name}.png", dpi=130)
 
     columns = ("algo", "criterion", "sparsity", "seed", "layer", "kept", "total")
     with (folder / "layers.csv").open("w", newline="") as file:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+import os
 import shlex
 import sys
 from collections.abc import Callable, Sequence
 
 import absl.logging
-from absl import app
+from absl import app, flags
 
 from jaxprune.training.stopping import Stopped
 
@@ -23,6 +24,11 @@ def launch(main: Callable[[], None]) -> None:
         logging.getLogger().setLevel(logging.WARNING)
         logging.getLogger("jaxprune").setLevel(logging.INFO)
         try:
+            for name in ("output", "work"):
+                if name in flags.FLAGS and isinstance(folder := flags.FLAGS[name].value, str):
+                    if not folder:
+                        raise ValueError(f"--{name} is empty; name a folder")
+                    flags.FLAGS[name].value = os.path.expanduser(folder)
             main()
         except (ValueError, OSError, ImportError) as error:
             fail(str(error))

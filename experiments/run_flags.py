@@ -115,7 +115,10 @@ def sweep_config(**more) -> SweepConfig:
     given = {FIELDS.get(name, name) for name in flags.FLAGS if flags.FLAGS[name].present}
     known = {name: value for name, value in values.items() if name in given}
     inner = {name: value for name, value in settings.items() if name in given}
-    return SweepConfig.from_json({**file, **known, "settings": {**file.get("settings", {}), **inner}})
+    try:
+        return SweepConfig.from_json({**file, **known, "settings": {**(file.get("settings") or {}), **inner}})
+    except ValueError as error:
+        raise ValueError(f"--config={CONFIG.value}: {error}") from error
 
 
 # Flags whose name is not that of what they set.
@@ -126,7 +129,7 @@ def read_config(path: str) -> dict:
     """A config.json, of an earlier sweep or written by hand."""
     try:
         values = json.loads(pathlib.Path(path).read_text())
-    except json.JSONDecodeError as error:
+    except ValueError as error:  # no JSON, or no UTF-8
         raise ValueError(f"--config={path}: expected JSON, {error}") from None
     if not isinstance(values, dict) or "dataset" not in values:
         raise ValueError(f"--config={path}: expected the settings of a sweep, with at least a dataset; OUTPUT/config.json is one")

@@ -7,12 +7,15 @@ import logging
 import os
 import warnings
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import jax
 import numpy as np
 
 from jaxprune.spaces import flatten
+
+if TYPE_CHECKING:
+    from jaxprune.data.transitions import Spec
 
 BACKENDS = ("auto", "envpool", "gymnasium")
 
@@ -23,12 +26,12 @@ class BatchedEnvironment(Protocol):
     Attributes:
       backend: `envpool` or `gymnasium`.
       size: n.
-      first_action: the number of the first of discrete actions: an agent's action i is the environment's first_action + i.
+      action_space: of one of them.
     """
 
     backend: str
     size: int
-    first_action: int
+    action_space: Any
 
     def reset(self) -> np.ndarray:
         """First observations, [n, S] float32."""
@@ -60,8 +63,7 @@ class _EnvPool:
         self.size = len(seeds)
         threads = min(self.size, threads or os.cpu_count() or 1)
         self._pool: Any = envpool.make_gymnasium(env_id, num_envs=self.size, seed=[int(seed) for seed in seeds], num_threads=threads)
-        self._action_dtype = self._pool.action_space.dtype
-        self.first_action = int(getattr(self._pool.action_space, "start", 0))
+        self.action_space = self._pool.action_space
 
     def reset(self):
         observations, _ = self._pool.reset()
@@ -69,7 +71,7 @@ class _EnvPool:
 
     def step(self, actions, indices):
         stepped, rewards, terminated, truncated, info = self._pool.step(
-            np.asarray(actions, self._action_dtype), np.asarray(indices, np.int32)
+            np.asarray(actions, self.action_space.dtype), np.asarray(indices, np.int32)
         )
         order = np.argsort(info["env_id"])
         return _flat(stepped[order]), np.asarray(rewards[order], np.float64), terminated[order], truncated[order]
@@ -90,7 +92,7 @@ class _Gymnasium:
             warnings.simplefilter("ignore", DeprecationWarning)
             self._environments = [gymnasium.make(env_id) for _ in seeds]
         self._ended = np.zeros(self.size, bool)
-        self.first_action = int(getattr(self._environments[0].action_space, "start", 0)) if self._environments else 0
+        self.action_space = self._environments[0].action_space
 
     def reset(self):
         self._ended[:] = False
@@ -121,6 +123,11 @@ class _Gymnasium:
     def close(self):
         for environment in self._environments:
             environment.close()
+
+
+def first_action(environment: BatchedEnvironment) -> int:
+    """The number of the first of discrete actions: an agent's action i is the environment's first_action + i. 0 for continuous ones."""
+    return int(getattr(environment.action_space, "start", 0))
 
 
 def _flat(observations: np.ndarray) -> np.ndarray:
@@ -158,18 +165,40 @@ def make_batched(env_id: str, seeds: Sequence[int], *, backend: str = "auto", th
     return _Gymnasium(env_id, seeds)
 
 
-def check_environment(env_id: str) -> None:
-    """Refuse an environment that neither EnvPool nor Gymnasium has here.
+def check_environment(env_id: str, *, backend: str = "auto", spec: Spec | None = None) -> None:
+    """Refuse an environment that cannot be played here.
+
+    Args:
+      env_id: Gymnasium id.
+      backend: see `make_batched`.
+      spec: of the data: the environment is made once, and has to have its observations and actions. None only looks the name up.
 
     Raises:
-      ValueError: with Gymnasium's reason.
+      ValueError: neither EnvPool nor Gymnasium has it, it cannot be made (with the reason), or it does not fit the data.
     """
-    if envpool_has(env_id):
-        return
-    import gymnasium
+    if not envpool_has(env_id):
+        import gymnasium
 
+        try:
+            gymnasium.spec(env_id)
+        except gymnasium.error.Error as error:
+            reason = str(error).splitlines()[0]
+            raise ValueError(f"env_id={env_id!r} is not an environment that is installed here ({reason}); try Hopper-v5") from error
+    if spec is None:
+        return
     try:
-        gymnasium.spec(env_id)
-    except gymnasium.error.Error as error:
-        reason = str(error).splitlines()[0]
-        raise ValueError(f"env_id={env_id!r} is not an environment that is installed here ({reason}); try Hopper-v5") from error
+        environment = make_batched(env_id, [0], backend=backend)
+        observation_size, space = environment.reset().shape[1], environment.action_space
+        environment.close()
+    except Exception as error:  # whatever the environment's own packages raise
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise ValueError(f"env_id={env_id!r} cannot be made here with backend={backend!r}: {reason}") from error
+    if observation_size != spec.observation_size:
+        raise ValueError(
+            f"{env_id} has {observation_size} observation features but the data have {spec.observation_size}; evaluate in the environment "
+            "the data came from"
+        )
+    theirs = f"{space.n} discrete actions" if hasattr(space, "n") else f"{int(np.prod(space.shape))} action features"
+    ours = f"{spec.action_size} discrete actions" if spec.discrete else f"{spec.action_size} action features"
+    if theirs != ours:
+        raise ValueError(f"{env_id} has {theirs} but the data have {ours}; evaluate in the environment the data came from")

@@ -33,9 +33,11 @@ def chosen_networks(agent: Agent, networks: Any) -> tuple[str, ...]:
     """`networks` in update order, all of them for None.
 
     Raises:
-      ValueError: a name the agent lacks.
+      ValueError: no name, or one the agent lacks.
     """
     wanted = agent.order if networks is None else ((networks,) if isinstance(networks, str) else tuple(networks))
+    if not wanted:
+        raise ValueError(f"networks is empty; name some of {', '.join(agent.order)}, or leave it out for all")
     if unknown := [name for name in wanted if name not in agent.networks]:
         raise ValueError(f"{agent.name} has no network {unknown[0]!r}; expected some of {', '.join(agent.order)}")
     return tuple(name for name in agent.order if name in wanted)

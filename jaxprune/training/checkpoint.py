@@ -16,7 +16,7 @@ from jaxprune.agents.base import Agent, AgentState
 from jaxprune.agents.compact import full_sizes, resized
 from jaxprune.agents.registry import AGENTS
 from jaxprune.data.transitions import Spec
-from jaxprune.files import write_whole
+from jaxprune.files import read_json, write_whole
 
 FORMAT = 1
 
@@ -117,7 +117,7 @@ def _described(folder: str | pathlib.Path) -> dict[str, Any]:
     path = pathlib.Path(folder) / "agent.json"
     if not path.exists():
         raise FileNotFoundError(f"{folder} holds no run (no agent.json in it); give a folder such as OUTPUT/runs/bc-snip-0.95-0")
-    described = json.loads(path.read_text())
+    described = read_json(path)
     if described.get("format") != FORMAT:
         raise ValueError(f"{path} has format {described.get('format')}, this version reads {FORMAT}; use the version that wrote it")
     return described
@@ -145,7 +145,13 @@ def agent_to_json(agent: Agent) -> dict[str, Any]:
 
 
 def agent_from_json(described: dict[str, Any]) -> Agent:
-    """The agent that `agent_to_json` described."""
+    """The agent that `agent_to_json` described.
+
+    Raises:
+      ValueError: of an algorithm that is not in `AGENTS`.
+    """
+    if described["agent"] not in AGENTS:
+        raise ValueError(f"the algorithm {described['agent']!r} is none of {', '.join(AGENTS)}; add it to jaxprune.agents.AGENTS first")
     constructor, config_class = AGENTS[described["agent"]]
     config = {k: tuple(v) if isinstance(v, list) else v for k, v in described["config"].items()}
     agent = constructor(Spec(**described["spec"]), config_class(**config))

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxprune.agents.base import Agent, Policy
-from jaxprune.environments import BatchedEnvironment, make_batched
+from jaxprune.environments import BatchedEnvironment, first_action, make_batched
 from jaxprune.training.progress import progress_bar
 
 
@@ -97,10 +97,11 @@ def play(
       report: called with the number of episodes that ended in a step.
     """
     returns, live, t = np.zeros(len(observations)), np.arange(len(observations), dtype=np.int32), 0
+    first = first_action(environment)
     while live.size:
         actions = act(observations, live, t)
-        if environment.first_action:
-            actions = actions + environment.first_action
+        if first:
+            actions = actions + first
         observations[live], rewards, terminated, truncated = environment.step(actions, live)
         returns[live] += rewards
         ended = terminated | truncated

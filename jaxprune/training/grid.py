@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
+import math
+import numbers
 import operator
-from collections.abc import Mapping
+import os
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from jaxprune.agents.registry import AGENTS
@@ -18,6 +22,9 @@ from jaxprune.pruning.masks import kept_count
 from jaxprune.pruning.schedules import SCHEDULES
 from jaxprune.training.arms import DENSE, check_arm, with_checks
 from jaxprune.training.early import When
+
+# What config.json holds beside the config.
+DESCRIBED = ("command", "versions", "processes", "data", "behaviour_return", "behaviour_score")
 
 STRATEGIES = ("auto", "vectorized", "sequential", "sharded")
 
@@ -107,14 +114,7 @@ class SweepConfig:
     overlap: bool | None = None
 
     def __post_init__(self):
-        for name in ("algos", "criteria", "sparsities", "seeds", "networks"):
-            value = getattr(self, name)
-            if value is not None:
-                object.__setattr__(self, name, (value,) if isinstance(value, (str, int, float)) else tuple(value))
-        object.__setattr__(self, "seeds", tuple(operator.index(seed) for seed in self.seeds))
-        object.__setattr__(self, "sparsities", tuple(float(sparsity) for sparsity in self.sparsities))
-        for name in ("steps", "eval_every", "episodes", "prune_rows", "rounds", "lottery_rounds", "floor", "checkpoint_every"):
-            object.__setattr__(self, name, operator.index(getattr(self, name)))
+        self._settle_types()
         for value in self.algos:
             _expect("algos", value, AGENTS)
         for value in self.criteria:
@@ -155,13 +155,36 @@ class SweepConfig:
             raise ValueError(f"expected floor of at least 0, got {self.floor}")
         if not 0 < self.inner_density <= 1:
             raise ValueError(f"expected inner_density in (0, 1], got {self.inner_density}")
-        if not self.settings.get("learning_rate", 1) > 0:
+        if not _real("learning_rate", self.settings.get("learning_rate", 1)) > 0:
             raise ValueError(f"expected a learning_rate above 0, got {self.settings['learning_rate']}")
+        if self.networks == ():
+            raise ValueError("networks is empty; name at least one, or leave it out for all")
         if self.settings.get("init", "uniform") not in INITIALIZERS:
             _expect("init", self.settings["init"], INITIALIZERS)
         self._check_when()
         if self.batch_size is not None and self.batch_size < 1:
             raise ValueError(f"expected batch_size of at least 1, got {self.batch_size}")
+
+    def _settle_types(self) -> None:
+        """Whatever came from a hand-written file or from NumPy becomes tuples and Python's numbers, which config.json can hold."""
+        kinds = {"algos": _text, "criteria": _text, "networks": _text, "sparsities": _real, "seeds": _whole}
+        for name, kind in kinds.items():
+            value = getattr(self, name)
+            if value is None and name == "networks":
+                continue
+            if not isinstance(value, (str, numbers.Real)) and not isinstance(value, Iterable):
+                raise ValueError(f"{name}: expected a list, got {value!r}")
+            values = (value,) if isinstance(value, (str, numbers.Real)) else tuple(value)
+            object.__setattr__(self, name, tuple(kind(name, each) for each in values))
+        for field in dataclasses.fields(self):
+            kind = {"int": _whole, "float": _real, "str": _text}.get(str(field.type).removesuffix(" | None"))
+            value = getattr(self, field.name)
+            if kind is not None and not (value is None and str(field.type).endswith("None")):
+                object.__setattr__(self, field.name, kind(field.name, value))
+        if not isinstance(self.settings, Mapping):
+            raise ValueError(f"settings: expected {{setting: value}}, got {self.settings!r}")
+        plain = {name: value.item() if hasattr(value, "item") else value for name, value in self.settings.items()}
+        object.__setattr__(self, "settings", plain)
 
     def _check_when(self) -> None:
         rule = self.when_rule
@@ -178,13 +201,35 @@ class SweepConfig:
 
     @staticmethod
     def from_json(values: Mapping[str, Any]) -> SweepConfig:
-        """The config of a `config.json`, whose other entries are left out.
+        """The config of a `config.json`; what a sweep adds to it there (`DESCRIBED`) is left out.
 
         Raises:
-          ValueError: as the constructor.
+          ValueError: as the constructor, or an entry that is neither.
         """
         known = {field.name for field in dataclasses.fields(SweepConfig)}
+        if unknown := sorted(set(values) - known - set(DESCRIBED)):
+            near = difflib.get_close_matches(unknown[0], sorted(known), n=1)
+            raise ValueError(f"{unknown[0]!r} is no setting of a sweep" + (f"; did you mean {near[0]!r}?" if near else ""))
         return SweepConfig(**{name: value for name, value in values.items() if name in known})
+
+
+def _whole(name: str, value: Any) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise ValueError(f"{name}: expected a whole number, got {value!r}") from None
+
+
+def _real(name: str, value: Any) -> float:
+    if not isinstance(value, numbers.Real) or not math.isfinite(value):
+        raise ValueError(f"{name}: expected a number, got {value!r}")
+    return float(value)
+
+
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, (str, os.PathLike)):
+        raise ValueError(f"{name}: expected a name, got {value!r}")
+    return str(value)
 
 
 def _expect(name: str, value: str, known: Any) -> None:

@@ -24,6 +24,8 @@ def connect(coordinator: str | None = None, processes: int | None = None, index:
     given = (coordinator is not None, processes is not None, index is not None)
     if any(given) and not all(given):
         raise ValueError("expected --coordinator, --processes and --process together, or none of them on a cluster that JAX knows")
+    if coordinator is not None and not coordinator.rpartition(":")[2].isdecimal():
+        raise ValueError(f"--coordinator={coordinator}: expected host:port of the first process, for example localhost:23456")
     try:
         jax.distributed.initialize(coordinator, processes, index)
     except (ValueError, RuntimeError) as error:

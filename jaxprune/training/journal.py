@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxprune.agents.base import AgentState
-from jaxprune.files import write_whole
+from jaxprune.files import read_json, write_whole
 from jaxprune.training.checkpoint import agent_from_json, agent_to_json, read_tree, write_tree
 from jaxprune.training.records import OutputFolder
 from jaxprune.training.stacks import Stack
@@ -74,7 +74,7 @@ class Journal:
             self.folder.cut_records(0)
             self._clear(keep=())
             return None
-        entry = json.loads(self.file.read_text())
+        entry = read_json(self.file)
         self.finished, self.saved = entry["finished"], entry["checkpoints"]
         self._clear(keep=self.saved)
         for name in self.saved:

@@ -24,6 +24,18 @@ class Log(Protocol):
         ...
 
 
+def require_packages(*, tensorboard: bool, wandb: str | None) -> None:
+    """Refuse logs whose packages are absent.
+
+    Raises:
+      ImportError: with the way to get them.
+    """
+    if tensorboard:
+        require("tensorboardX", extra="tensorboard")
+    if wandb:
+        require("wandb", extra="wandb")
+
+
 def _numbers(row: Row) -> dict[str, float]:
     return {name: float(value) for name, value in row.items() if name not in _KEYS and isinstance(value, (int, float))}
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import platform
 import shutil
-from typing import Any
+from typing import IO, Any
 
-from jaxprune.files import write_whole
+from jaxprune.files import read_json, write_whole
 
 WRITTEN = ("config.json", "records*.jsonl", "records.csv", "report.html", "progress*.json", "checkpoints*", "tensorboard", "runs")
+# What every config.json of a sweep holds, and what a sweep that was stopped before it wrote one may have left.
+_OURS, _BEGUN = {"algos", "sparsities", "data"}, ("records*.jsonl",)
 
 
 class OutputFolder:
@@ -26,7 +29,8 @@ class OutputFolder:
       resumed: whether there is an earlier sweep to go on with.
 
     Raises:
-      ValueError: it already holds a sweep, or it is not a folder that can be written.
+      ValueError: it already holds a sweep, or files that no sweep wrote; another process writes it; or it is not a folder that can be
+        written.
     """
 
     def __init__(self, path: str | os.PathLike, *, overwrite: bool = False, resume: bool = False, part: int | None = None):
@@ -36,16 +40,19 @@ class OutputFolder:
             raise ValueError(f"expected a folder at {self.path}, found a file; name another output folder")
         used = self._used()
         self.resumed = resume and (self.path / "config.json").exists()
+        if used and not self._is_ours(used):
+            raise ValueError(f"{self.path} holds {used[0].name}, which no sweep wrote; name another output folder")
         if used and not overwrite and not self.resumed:
             raise ValueError(
                 f"{self.path} already holds a sweep ({used[0].name}); name another output folder, or pass --resume to go on with it or "
                 "--overwrite to lose it"
             )
         try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._lock = _locked(self.path / self.named("sweep.lock"))
             if not self.resumed and not part:
                 for item in used:
                     _remove(item)
-            self.path.mkdir(parents=True, exist_ok=True)
             self.records.touch()
         except OSError as error:
             raise ValueError(f"cannot write to {self.path}: {error.strerror}; name a folder that can be written") from error
@@ -53,7 +60,22 @@ class OutputFolder:
     def _used(self) -> list[pathlib.Path]:
         if self.part:  # the first process has looked, and made the folder since
             return []
-        return [item for name in WRITTEN for item in sorted(self.path.glob(name))]
+        found = [item for name in WRITTEN for item in sorted(self.path.glob(name))]
+        return [item for item in found if item.is_dir() or item.stat().st_size]
+
+    def _is_ours(self, used: list[pathlib.Path]) -> bool:
+        if (config := self.path / "config.json") not in used:
+            return all(any(item.match(name) for name in _BEGUN) for item in used)
+        try:
+            return set(read_json(config)) >= _OURS
+        except ValueError:
+            return False
+
+    def close(self) -> None:
+        """Let another process have it."""
+        if not self._lock.closed:
+            pathlib.Path(self._lock.name).unlink(missing_ok=True)
+            self._lock.close()
 
     def named(self, name: str) -> str:
         """The name of a file of this process: records.jsonl, or records-1.jsonl of the second of several."""
@@ -70,6 +92,7 @@ class OutputFolder:
         for name in WRITTEN:
             for item in self.path.glob(name):
                 _remove(item)
+        self.close()
         if self.made:
             self.path.rmdir()
 
@@ -79,7 +102,7 @@ class OutputFolder:
 
     def read_config(self) -> dict[str, Any]:
         """What `write_config` wrote."""
-        return json.loads((self.path / "config.json").read_text())
+        return read_json(self.path / "config.json")
 
     def append(self, records: list[dict[str, Any]]) -> None:
         """Add rows to the records of this process."""
@@ -126,6 +149,32 @@ class OutputFolder:
         from jaxprune.reporting.tables import csv_text
 
         write_whole(self.path / "records.csv", csv_text(records))
+
+
+def _locked(path: pathlib.Path) -> IO[str]:
+    """The file, opened and locked until it is closed or this process ends, however it ends.
+
+    Raises:
+      ValueError: another process has it.
+    """
+    file = path.open("a+")
+    try:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.seek(0)
+        owner = file.read().strip() or "which has not said who it is"
+        file.close()
+        raise ValueError(
+            f"another process ({owner}) is writing to {path.parent}; wait for its end, or name another output folder"
+        ) from None
+    except (ImportError, OSError):  # no such locks on this system or disk
+        return file
+    file.truncate(0)
+    file.write(f"{os.getpid()} on {platform.node()}")
+    file.flush()
+    return file
 
 
 def _remove(item: pathlib.Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import pathlib
 import re
@@ -16,6 +15,7 @@ from jaxprune.agents.base import Agent, AgentState
 from jaxprune.agents.compact import expand
 from jaxprune.export.policy import read_policy
 from jaxprune.export.sizes import policy_bytes
+from jaxprune.files import read_json
 from jaxprune.parameters import prunable_leaves
 from jaxprune.reporting.layers import WHOLE
 from jaxprune.reporting.verdict import USUAL_SPARSITY
@@ -50,7 +50,7 @@ def report_inputs(folder: pathlib.Path, records: Sequence[Mapping[str, Any]], *,
     saved = {run: row for run, row in last.items() if (folder / "runs" / run / "agent.json").exists()}
     rows = ReportInputs([], [], [])
     for run in saved:
-        rows.layers.extend(_layer_rows(json.loads((folder / "runs" / run / "agent.json").read_text())))
+        rows.layers.extend(_layer_rows(read_json(folder / "runs" / run / "agent.json")))
     if not states:
         return rows
     first: dict[tuple[Any, ...], str] = {}

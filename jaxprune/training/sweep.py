@@ -25,7 +25,7 @@ from jaxprune.training.arms import split
 from jaxprune.training.grid import Run, SweepConfig, expand
 from jaxprune.training.journal import Carry, Journal
 from jaxprune.training.later import DenseTrunk
-from jaxprune.training.logs import Log, TensorBoard, WeightsAndBiases
+from jaxprune.training.logs import Log, TensorBoard, WeightsAndBiases, require_packages
 from jaxprune.training.progress import progress_bar
 from jaxprune.training.records import OutputFolder, read_records
 from jaxprune.training.session import Session, number
@@ -87,7 +87,7 @@ def sweep(
     if config.evaluate and env_id is None:
         raise ValueError(f"{config.dataset} does not say which environment it is from; pass env_id, for example --env_id=Hopper-v5")
     if config.evaluate and env_id is not None:
-        check_environment(env_id)
+        check_environment(env_id, backend=config.backend, spec=dataset.spec)
     agents = {algo: make(algo, dataset.spec, **config.settings) for algo in config.algos}
     runs = expand(config)
     for run in runs:
@@ -95,10 +95,21 @@ def sweep(
     for agent in agents.values():
         chosen_networks(agent, config.networks)
     described = _described(config, dataset, env_id, command)
+    require_packages(tensorboard=tensorboard, wandb=wandb)
     folder = _open_folder(output_dir, described, overwrite=overwrite, resume=resume)
-    logs: list[Log] = [TensorBoard(folder.path)] if tensorboard else []
-    logs += [WeightsAndBiases(wandb, folder.path)] if wandb else []
-    session = Session(config, dataset, jax.device_put(dataset.transitions), env_id, tuple(logs))
+    try:
+        logs: list[Log] = [TensorBoard(folder.path)] if tensorboard else []
+        logs += [WeightsAndBiases(wandb, folder.path)] if wandb else []
+        session = Session(config, dataset, jax.device_put(dataset.transitions), env_id, tuple(logs))
+        return _trained_and_reported(agents, runs, session, folder, described, progress=progress)
+    finally:
+        folder.close()
+
+
+def _trained_and_reported(
+    agents: dict[str, Agent], runs: list[Run], session: Session, folder: OutputFolder, described: dict[str, Any], *, progress: bool
+) -> list[dict[str, Any]]:
+    """The records of all processes, once each has made its share of the runs and the first one has written the report."""
     problem: Exception | None = None
     with listening() as stop:
         try:
@@ -108,7 +119,7 @@ def sweep(
                 raise
             problem = error  # told once the other processes, which wait for this one, are done with their runs
         finally:
-            for each in logs:
+            for each in session.logs:
                 each.close()
     hosts.wait_for_all("trained")
     try:
@@ -243,8 +254,13 @@ def _report(folder: OutputFolder, described: dict[str, Any], *, stopped: bool, p
 
 def _described(config: SweepConfig, dataset: Dataset, env_id: str | None, command: str) -> dict[str, Any]:
     behaviour = float(dataset.report.return_statistics["mean"])
+    told = dataclasses.asdict(config)
+    try:
+        json.dumps(told)
+    except TypeError as error:
+        raise ValueError(f"settings={config.settings}: config.json cannot hold them ({error}); give numbers, names and lists") from error
     return {
-        **dataclasses.asdict(config),
+        **told,
         "env_id": env_id,
         "command": command,
         "versions": versions(),

@@ -61,6 +61,21 @@ def test_an_agent_with_other_layers_or_another_optimizer_is_refused(spec, transi
             assert "\n" not in str(told.value)
 
 
+def test_a_damaged_or_foreign_description_is_named(spec, transitions, tmp_path):
+    agent, state = started("bc", spec, transitions)
+    jp.save_run(tmp_path / "run", agent, state, {})
+    file = tmp_path / "run" / "agent.json"
+    described = json.loads(file.read_text())
+    for content, message in (
+        ("", "agent.json is damaged: expected JSON"),
+        ("[]", "agent.json is damaged: expected a JSON object, got list"),
+        (json.dumps({**described, "agent": "mine"}), "'mine' is none of bc, bcq, .*; add it to jaxprune.agents.AGENTS first"),
+    ):
+        file.write_text(content)
+        with pytest.raises(ValueError, match=message):
+            jp.load_run(tmp_path / "run")
+
+
 def test_a_description_cannot_replace_what_the_agent_is_made_from(spec, transitions, tmp_path):
     agent, state = started("bc", spec, transitions)
     for name in ("format", "agent", "spec", "config", "custom_optimizer", "widths"):

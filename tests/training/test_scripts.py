@@ -29,6 +29,8 @@ def run(script, *flags):
         (["--sparsities=0,95"], "expected a sparsity in [0, 1], the fraction of weights removed; got 95.0"),
         (["--sparsities=0,half"], "--sparsities=0,half: expected float numbers"),
         (["--dataset=missing.hdf5"], "missing.hdf5: no such file"),
+        (["--output="], "--output is empty; name a folder"),
+        (["--coordinator=nohostport", "--processes=1", "--process=0"], "--coordinator=nohostport: expected host:port of the first process"),
     ],
 )
 def test_bad_input_is_one_line_and_writes_nothing(flags, message, tmp_path):
@@ -84,7 +86,40 @@ def test_a_config_from_a_file_with_flags_over_it(tmp_path):
     other = run("sweep.py", *again, "--resume", "--steps=9")
     assert (other.returncode, "was begun with steps=8, not 9" in other.stderr) == (2, True)
     (tmp_path / "bad.json").write_text("{")
+    (tmp_path / "wrong.json").write_text(json.dumps({"dataset": "jaxprune/hopper/random-n300-s0-v0", "algo": "bc"}))
+    wrong = run("sweep.py", f"--config={tmp_path / 'wrong.json'}", f"--output={tmp_path / 'three'}")
+    assert (wrong.returncode, "wrong.json: 'algo' is no setting of a sweep; did you mean 'algos'" in wrong.stderr) == (2, True)
     assert "expected JSON" in run("sweep.py", f"--config={tmp_path / 'bad.json'}", f"--output={tmp_path / 'three'}").stderr
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--formats=safetensor"], "--formats: 'safetensor' is unknown; expected some of safetensors, onnx"),
+        (["--tolerance=nan"], "--tolerance=nan: expected a fraction of the dense return"),
+        (["--config=CONFIG"], "has criteria=snip,random; a sparsity is found for one of them"),
+    ],
+)
+def test_find_sparsity_refuses_before_it_trains(flags, message, tmp_path):
+    config = tmp_path / "two.json"
+    config.write_text(json.dumps({"dataset": "jaxprune/hopper/random-n300-s0-v0", "criteria": ["snip", "random"]}))
+    done = run("find_sparsity.py", *[flag.replace("CONFIG", str(config)) for flag in flags], f"--output={tmp_path / 'out'}")
+    assert (done.returncode, len(done.stderr.strip().splitlines())) == (2, 1)
+    assert message in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_inspect_mask_shows_what_the_sweep_of_a_config_trains(tmp_path):
+    data = small(tmp_path)
+    made = [*data, "--criteria=snip", "--sparsities=0.5", "--seeds=3", "--steps=1", "--nocompact", "--noevaluate"]
+    assert run("sweep.py", *made, f"--output={tmp_path / 'one'}").returncode == 0
+    done = run("inspect_mask.py", f"--config={tmp_path / 'one' / 'config.json'}", f"--output={tmp_path / 'masks'}")
+    assert done.returncode == 0, done.stderr
+    assert "bc policy, 0.5 of the weights removed, 1 seed(s)" in done.stdout
+    described = json.loads((tmp_path / "one" / "runs" / "bc-snip-0.5-3" / "agent.json").read_text())
+    rows = [line.split(",") for line in (tmp_path / "masks" / "layers.csv").read_text().splitlines()[1:]]
+    assert {f"{layer}/kernel": [int(kept), int(total)] for *_, layer, kept, total in rows} == described["layers"]
+    assert {tuple(row[:4]) for row in rows} == {("bc", "snip", "0.5", "3")}
 
 
 def test_find_sparsity_ends_in_an_answer_and_a_policy(tmp_path):

@@ -3,14 +3,17 @@
 import csv
 import dataclasses
 import json
+import os
 from typing import Any
 
 import jax
 import numpy as np
+import optax
 import pytest
 
 import jaxprune as jp
 from jaxprune.training.grid import Run, expand
+from jaxprune.training.records import OutputFolder
 from jaxprune.training.stacks import grouped
 from jaxprune.training.start import RunKeys, start_run
 from tests.agents.small import SETTINGS
@@ -139,11 +142,74 @@ def test_runs_of_one_seed_start_from_the_same_parameters(dataset, tmp_path):
         ({"settings": {"init": "foo"}}, "init: 'foo' is unknown; expected one of"),
         ({"budget": "layer"}, "budget: 'layer' is unknown; expected one of mlp, network, pooled"),
         ({"strategy": "parallel"}, "strategy: 'parallel' is unknown"),
+        ({"networks": ()}, "networks is empty; name at least one, or leave it out for all"),
+        ({"steps": 1e3}, r"steps: expected a whole number, got 1000.0"),
+        ({"steps": "20"}, r"steps: expected a whole number, got '20'"),
+        ({"batch_size": 16.5}, r"batch_size: expected a whole number, got 16.5"),
+        ({"seeds": (0.5,)}, r"seeds: expected a whole number, got 0.5"),
+        ({"seeds": None}, r"seeds: expected a list, got None"),
+        ({"sparsities": ("0.5",)}, r"sparsities: expected a number, got '0.5'"),
+        ({"criteria": (1,)}, r"criteria: expected a name, got 1"),
+        ({"lambda_": float("nan")}, r"lambda_: expected a number, got nan"),
+        ({"settings": None}, r"settings: expected \{setting: value\}, got None"),
+        ({"settings": {"learning_rate": "a"}}, r"learning_rate: expected a number, got 'a'"),
     ],
 )
 def test_bad_settings_name_the_remedy(changes, message):
     with pytest.raises(ValueError, match=message):
         jp.SweepConfig(**{"dataset": "x", **changes})
+
+
+def test_numbers_of_numpy_become_pythons():
+    given = {
+        "steps": np.int64(5),
+        "batch_size": np.int32(4),
+        "sparsities": np.array([0.5]),
+        "seeds": np.arange(2),
+        "lambda_": np.float32(0.5),
+    }
+    config = jp.SweepConfig("x", **given, settings={"learning_rate": np.float64(0.1)})
+    plain = jp.SweepConfig("x", steps=5, batch_size=4, sparsities=(0.5,), seeds=(0, 1), lambda_=0.5, settings={"learning_rate": 0.1})
+    assert json.dumps(dataclasses.asdict(config)) == json.dumps(dataclasses.asdict(plain))
+
+
+def test_a_setting_that_is_none_is_named():
+    assert jp.SweepConfig.from_json({"dataset": "x", "steps": 3, "command": "python x.py"}).steps == 3
+    with pytest.raises(ValueError, match="'sparsity' is no setting of a sweep; did you mean 'sparsities'"):
+        jp.SweepConfig.from_json({"dataset": "x", "sparsity": 0.9})
+
+
+def test_files_that_no_sweep_wrote_are_never_deleted(dataset, tmp_path):
+    config = jp.SweepConfig("arrays", sparsities=(0,), seeds=(0,), **SMALL)
+    for name, content in (("config.json", "{}"), ("report.html", "mine"), ("runs/tb/events", "mine")):
+        folder = tmp_path / name.partition("/")[0].partition(".")[0]
+        (folder / name).parent.mkdir(parents=True)
+        (folder / name).write_text(content)
+        for options in ({}, {"overwrite": True}, {"resume": name != "config.json"}):
+            with pytest.raises(ValueError, match=f"holds {name.partition('/')[0]}, which no sweep wrote; name another output folder"):
+                jp.sweep(config, folder, dataset=dataset, **options)
+        assert (folder / name).read_text() == content
+        assert [path for path in folder.rglob("*") if path.is_file()] == [folder / name]
+
+
+def test_a_folder_that_another_process_writes_is_refused(dataset, tmp_path):
+    config, out = jp.SweepConfig("arrays", sparsities=(0,), seeds=(0,), **SMALL), tmp_path / "out"
+    expected = jp.sweep(config, out, dataset=dataset)
+    holder = OutputFolder(out, resume=True)
+    try:
+        for options in ({"resume": True}, {"overwrite": True}):
+            with pytest.raises(ValueError, match=rf"another process \({os.getpid()} on .*\) is writing to .*out; wait for its end"):
+                jp.sweep(config, out, dataset=dataset, **options)
+    finally:
+        holder.close()
+    assert jp.sweep(config, out, dataset=dataset, resume=True) == expected
+    assert not (out / "sweep.lock").exists()
+
+
+def test_a_folder_left_before_its_config_was_written_is_begun(dataset, tmp_path):
+    config = jp.SweepConfig("arrays", sparsities=(0,), seeds=(0,), **SMALL)
+    (tmp_path / "records.jsonl").touch()
+    assert jp.sweep(config, tmp_path, dataset=dataset, resume=True)
 
 
 def test_a_used_folder_and_a_missing_environment_are_refused_before_anything_is_written(dataset, tmp_path):
@@ -249,6 +315,14 @@ def test_the_curvature_that_a_loss_model_used_is_kept_with_the_run(dataset, tmp_
     ("changes", "message"),
     [
         ({"env_id": "Hoper-v5", "evaluate": True}, "'Hoper-v5' is not an environment that is installed here"),
+        ({"env_id": "InvertedPendulum-v2", "evaluate": True, "backend": "gymnasium"}, "'InvertedPendulum-v2' cannot be made here with"),
+        ({"env_id": "Hopper-v5", "evaluate": True}, "Hopper-v5 has 11 observation features but the data have 4"),
+        (
+            {"env_id": "InvertedPendulum-v5", "evaluate": True},
+            "InvertedPendulum-v5 has 1 action features but the data have 2 action features",
+        ),
+        ({"env_id": "CartPole-v1", "evaluate": True}, "CartPole-v1 has 2 discrete actions but the data have 2 action features"),
+        ({"settings": {"hidden": (8, 8), "optimizer": optax.sgd(0.1)}}, "config.json cannot hold them"),
         ({"networks": ("foo",)}, "bc has no network 'foo'; expected some of policy"),
         ({"floor": 10_000, "sparsities": (0.9,)}, "lower it"),
     ],
