@@ -202,9 +202,10 @@ class Agent:
         return jax.eval_shape(lambda: self.init(jax.random.key(0), Statistics(jnp.zeros(size), jnp.ones(size))))
 
     def restart_optimizers(self, state: AgentState, networks: Sequence[str] | None = None) -> AgentState:
-        """The state with fresh optimizer states, of all networks or of those named."""
+        """The state with fresh optimizer states, of all networks or of those named; a learning rate's schedule goes on where it was."""
         names = self.order if networks is None else networks
         fresh = {name: self.networks[name].optimizer.init(state.params[name]) for name in names}
+        fresh = {name: _with_schedule(new, state.opt_state[name]) if name in state.opt_state else new for name, new in fresh.items()}
         return dataclasses.replace(state, opt_state={**state.opt_state, **fresh})
 
     def policy(self, state: AgentState) -> Policy:
@@ -275,6 +276,13 @@ class Agent:
         standard = (observations - policy.statistics.mean) / policy.statistics.std
         actions = self.choose(policy.params, standard, key)
         return actions if self.spec.discrete else from_unit(self.spec, actions)
+
+
+def _with_schedule(fresh: Any, before: Any) -> Any:
+    def is_schedule(part: Any) -> bool:
+        return isinstance(part, optax.ScaleByScheduleState)
+
+    return jax.tree.map(lambda new, old: old if is_schedule(new) else new, fresh, before, is_leaf=is_schedule)
 
 
 def _skipped(step: Callable, *, traced: bool) -> Callable:

@@ -92,8 +92,14 @@ def sweep(
     runs = expand(config)
     for run in runs:
         curvature_of(agents[run.algo], split(run.criterion)[0], config)
+    longest = max(config.steps, config.when_rule.end(config.when_rule.latest(config.steps), config.steps))
     for agent in agents.values():
         chosen_networks(agent, config.networks)
+        if (scheduled := getattr(agent.config, "max_steps", longest)) < longest:
+            raise ValueError(
+                f"{agent.name}: its learning rate is 0 after max_steps={scheduled:,} updates, but runs of this sweep make up to "
+                f"{longest:,}; set max_steps to that"
+            )
     described = _described(config, dataset, env_id, command)
     require_packages(tensorboard=tensorboard, wandb=wandb)
     folder = _open_folder(output_dir, described, overwrite=overwrite, resume=resume)

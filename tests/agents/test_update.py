@@ -12,6 +12,7 @@ import jaxprune as jp
 from jaxprune.agents.base import Network
 from jaxprune.parameters import prunable_leaves
 from tests.agents.small import NAMES, small_agent
+from tests.agents.states import fresh_state, same
 from tests.conftest import statistics_of
 
 OPTIMIZERS = {
@@ -103,3 +104,14 @@ def test_delayed_updates_are_the_same_with_and_without_a_known_phase(name, spec,
         np.testing.assert_allclose(a, b, rtol=2e-4, atol=1e-5)
     assert {f"{network}_loss" for network in agent.order} <= set(metrics)
     assert all(np.isfinite(value) for value in metrics.values())
+
+
+def test_a_fresh_optimizer_state_goes_on_with_the_schedule(spec, transitions):
+    agent = small_agent("iql", spec)
+    state = fresh_state(agent, statistics_of(transitions))
+    state, _ = jp.train(agent, state, transitions, steps=7, key=jax.random.key(0))
+    restarted = agent.restart_optimizers(state, ["actor"])
+    moments, schedule = restarted.opt_state["actor"]
+    assert (int(moments.count), int(schedule.count)) == (0, 7)
+    assert not any(leaf.any() for leaf in jax.tree.leaves((moments.mu, moments.nu)))
+    same(restarted.opt_state["critic"], state.opt_state["critic"])

@@ -322,6 +322,11 @@ def test_the_curvature_that_a_loss_model_used_is_kept_with_the_run(dataset, tmp_
             "InvertedPendulum-v5 has 1 action features but the data have 2 action features",
         ),
         ({"env_id": "CartPole-v1", "evaluate": True}, "CartPole-v1 has 2 discrete actions but the data have 2 action features"),
+        ({"algos": ("iql",), "settings": {"max_steps": 29}}, "iql: its learning rate is 0 after max_steps=29 updates, but .* up to 30"),
+        (
+            {"algos": ("iql",), "settings": {"max_steps": 30}, "when": "step:10", "total": "full-after"},
+            "after max_steps=30 updates, but runs of this sweep make up to 40; set max_steps to that",
+        ),
         ({"settings": {"hidden": (8, 8), "optimizer": optax.sgd(0.1)}}, "config.json cannot hold them"),
         ({"networks": ("foo",)}, "bc has no network 'foo'; expected some of policy"),
         ({"floor": 10_000, "sparsities": (0.9,)}, "lower it"),
