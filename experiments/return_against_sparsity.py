@@ -69,6 +69,7 @@ BCQ_CRITERIA = flags.DEFINE_list("bcq_criteria", ["snip", "grasp", "random", "sn
 BCQ_SEEDS = flags.DEFINE_integer("bcq_seeds", 3, "Seeds, BCQ.", lower_bound=1)
 BCQ_STEPS = flags.DEFINE_integer("bcq_steps", 20_000, "Updates of a run, BCQ.", lower_bound=1)
 BCQ_EVALUATIONS = flags.DEFINE_integer("bcq_evaluations", 4, "Evaluations of a run, evenly spaced, BCQ.", lower_bound=1)
+BCQ_EPISODES = flags.DEFINE_integer("bcq_episodes", None, "Episodes of an evaluation, BCQ; --episodes by default.", lower_bound=1)
 RECORDINGS = flags.DEFINE_list("recordings", [], "Files in D4RL's HDF5 layout, for BC.")
 RECORDING_ENVS = flags.DEFINE_list("recording_envs", [], "Environments of the recordings, one for each; none where the files name theirs.")
 RECORDING_SPARSITIES = flags.DEFINE_list("recording_sparsities", ["0", "0.9", "0.95", "0.99"], "Fractions of weights removed, recordings.")
@@ -105,7 +106,7 @@ def plan() -> dict[str, list[Sweep]]:
     bcq_sparsities = numbers_of("bcq_sparsities", BCQ_SPARSITIES.value, float)
     recording_sparsities = numbers_of("recording_sparsities", RECORDING_SPARSITIES.value, float)
     bc = _size("bc", STEPS.value, EVALUATIONS.value, SEEDS.value)
-    bcq = _size("bcq", BCQ_STEPS.value, BCQ_EVALUATIONS.value, BCQ_SEEDS.value)
+    bcq = _size("bcq", BCQ_STEPS.value, BCQ_EVALUATIONS.value, BCQ_SEEDS.value, BCQ_EPISODES.value)
     grid = {"criteria": tuple(CRITERIA.value), "sparsities": sparsities}
     parts: dict[str, list[Sweep]] = {}
     if "bc" in PARTS.value:
@@ -135,8 +136,13 @@ def plan() -> dict[str, list[Sweep]]:
     return {part: sweeps for part, sweeps in parts.items() if sweeps}
 
 
-def _size(algo: str, steps: int, evaluations: int, seeds: int) -> dict[str, Any]:
-    size = {"steps": steps, "eval_every": max(1, steps // evaluations), "episodes": EPISODES.value, "seeds": tuple(range(seeds))}
+def _size(algo: str, steps: int, evaluations: int, seeds: int, episodes: int | None = None) -> dict[str, Any]:
+    size = {
+        "steps": steps,
+        "eval_every": max(1, steps // evaluations),
+        "episodes": episodes or EPISODES.value,
+        "seeds": tuple(range(seeds)),
+    }
     return {"algos": (algo,), **(FULL_SIZE if FULL.value else size)}
 
 
