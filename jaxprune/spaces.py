@@ -85,9 +85,10 @@ def action_bounds(env_id: str | None, observation_size: int, action_size: int, n
             warnings.simplefilter("ignore")  # such as that a newer version exists: the data were made with this one
             environment = gymnasium.make(env_id)
     except Exception as error:  # an unknown id, a missing simulator, a version that is gone: all end in the same default
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         notes.append(
-            f"actions: {env_id} cannot be made here ({str(error).splitlines()[0]}), so its bounds are not known; "
-            "taken as -1 and 1 (pass low and high if they differ)"
+            f"actions: {env_id} cannot be made here ({reason}), so its bounds are not known; "
+            "taken as -1 and 1 where low and high are not passed"
         )
         return -1.0, 1.0
     observation_space, action_space = environment.observation_space, environment.action_space

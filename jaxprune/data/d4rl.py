@@ -61,9 +61,10 @@ def load_hdf5(
     except OSError as error:
         raise DataError(f"{path}: {error}; the file is damaged, fetch or write it again") from error
     warnings: list[str] = []
-    if low is None or high is None:
-        low, high = action_bounds(env_id, arrays["observations"].shape[1], arrays["actions"].shape[1], warnings)
     try:
+        if low is None or high is None:
+            usual = action_bounds(env_id, arrays["observations"].shape[1], arrays["actions"].shape[1], warnings)
+            low, high = (other if bound is None else bound for bound, other in zip((low, high), usual, strict=True))
         log = flat_log(**arrays, max_episode_steps=max_episode_steps)
         log.warnings += warnings
         return assemble(log, name=str(path), low=low, high=high, env_id=env_id, clip_actions=clip_actions)

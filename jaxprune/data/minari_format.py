@@ -55,11 +55,12 @@ def load_minari(
     try:
         discrete, space_low, space_high = _action_space(storage.action_space)
         log = _log(cached(path, lambda: _read(storage, discrete)))
-        if discrete is None and not (np.isfinite(space_low).all() and np.isfinite(space_high).all()):
+        given = low is not None and high is not None
+        if discrete is None and not given and not (np.isfinite(space_low).all() and np.isfinite(space_high).all()):
             space_low, space_high = action_bounds(env_id, log.observations.shape[1], log.actions.shape[1], warnings)
             warnings.append(
                 f"actions: the set's action space is unbounded; bounds taken as {_short(space_low)} and {_short(space_high)} "
-                "(pass low and high if they differ)"
+                "where low and high are not passed"
             )
         log.warnings += warnings
         return assemble(

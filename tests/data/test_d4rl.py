@@ -112,9 +112,9 @@ def test_environment_recorded_in_the_file(write):
 
 
 def test_environment_that_does_not_fit(write):
-    with pytest.raises(DataError, match="env_id: Pendulum-v1 has 3 observation and 1 action features, the data have 2 and 2"):
+    with pytest.raises(DataError, match=r"log\.hdf5: env_id: Pendulum-v1 has 3 observation and 1 action features, the data have 2 and 2"):
         load(write(), env_id="Pendulum-v1")
-    with pytest.raises(DataError, match="env_id: CartPole-v1 has Discrete"):
+    with pytest.raises(DataError, match=r"log\.hdf5: env_id: CartPole-v1 has Discrete"):
         load(write(), env_id="CartPole-v1")
 
 
@@ -126,6 +126,19 @@ def test_environment_that_is_not_here(write):
 
 def test_bounds_given_by_hand(write):
     assert load(write(), low=-3, high=[4, 5]).spec.high == (4.0, 5.0)
+
+
+def test_one_bound_given_by_hand(write):
+    """The other one stays the environment's, or the usual -1 and 1."""
+    spec = load(write(), low=0).spec
+    assert (spec.low, spec.high) == ((0.0, 0.0), (1.0, 1.0))
+    spec = load(write(), high=[2, 3]).spec
+    assert (spec.low, spec.high) == ((-1.0, -1.0), (2.0, 3.0))
+    columns = {"observations": np.arange(27.0).reshape(9, 3), "actions": np.zeros((9, 1)), "next_observations": np.ones((9, 3))}
+    spec = load(write(**columns), env_id="Pendulum-v1", low=0).spec
+    assert (spec.low, spec.high) == ((0.0,), (2.0,))
+    with pytest.raises(DataError, match=r"log\.hdf5: actions: bounds that do not fit 2 action features"):
+        load(write(), low=1)
 
 
 def test_options_that_belong_elsewhere(write):

@@ -148,7 +148,10 @@ def test_a_set_of_another_minari():
 def test_unbounded_actions():
     create([episode(0, 2)], action_space=spaces.Box(-np.inf, np.inf, (2,), np.float32))
     assert load("test/set-v0").spec.high == (1.0, 1.0)
-    assert load("test/set-v0", low=-2, high=2).spec.high == (2.0, 2.0)
+    given = load("test/set-v0", low=-2, high=2)
+    assert given.spec.high == (2.0, 2.0)
+    assert not any("bounds taken as" in warning for warning in given.report.warnings)
+    assert load("test/set-v0", low=0).spec.high == (1.0, 1.0)
 
 
 @pytest.mark.parametrize("space", [spaces.MultiDiscrete([2, 2]), spaces.MultiBinary(2)])
