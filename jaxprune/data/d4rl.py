@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,9 @@ from jaxprune.spaces import action_bounds
 _REQUIRED = ("observations", "actions", "rewards", "terminals")
 _OPTIONAL = ("timeouts", "next_observations")
 _ENV_ID_KEYS = ("env_id", "env_name", "env")
+
+# What h5py raises of files that are damaged inside.
+_DAMAGE = (KeyError, OSError, RuntimeError, TypeError, ValueError)
 
 
 def load_hdf5(
@@ -50,18 +55,15 @@ def load_hdf5(
         raise FileNotFoundError(_missing(path))
     try:
         file = h5py.File(path, "r")
-    except OSError as error:
+    except _DAMAGE as error:
         raise DataError(
             f"{path}: expected an HDF5 file, got something h5py cannot open ({error}); was the download or the copy cut off?"
         ) from error
-    try:
-        with file:
-            arrays = _read(file, path)
-            env_id = env_id or _recorded_env_id(file)
-    except OSError as error:
-        raise DataError(f"{path}: {error}; the file is damaged, fetch or write it again") from error
     warnings: list[str] = []
     try:
+        with _readable(), file:
+            arrays = _read(file)
+            env_id = env_id or _recorded_env_id(file)
         if low is None or high is None:
             usual = action_bounds(env_id, arrays["observations"].shape[1], arrays["actions"].shape[1], warnings)
             low, high = (other if bound is None else bound for bound, other in zip((low, high), usual, strict=True))
@@ -72,33 +74,63 @@ def load_hdf5(
         raise DataError(f"{path}: {error}") from error
 
 
-def _read(file: Any, path: pathlib.Path) -> dict[str, Any]:
-    found = {key: file[key] for key in (*_REQUIRED, *_OPTIONAL) if key in file}
+@contextlib.contextmanager
+def _readable(key: str = "", remedy: str = "fetch or write it again") -> Iterator[None]:
+    """Turns whatever h5py raises of a damaged file, under `key` where that is known, into a DataError."""
+    try:
+        yield
+    except DataError:
+        raise
+    except _DAMAGE as error:
+        reason = " ".join(str(error.args[0] if isinstance(error, KeyError) and error.args else error).split())
+        raise DataError(f"{f'{key}: ' if key else ''}h5py cannot read it ({reason}); the file is damaged, {remedy}") from error
+
+
+def _read(file: Any) -> dict[str, Any]:
+    found = {}
+    for key in (*_REQUIRED, *_OPTIONAL):
+        with _readable(key):
+            if key in file:
+                found[key] = _linked(file, key)
     missing = [key for key in _REQUIRED if key not in found]
     if missing:
         if any(key.startswith("episode_") for key in file):
-            raise DataError(f"{path}: this is a part of a Minari data set, not D4RL's layout; load it by its Minari id instead")
-        raise DataError(
-            f"{path}: expected the key {missing[0]!r}, got {sorted(file)}; rename or add it ({', '.join(_REQUIRED)} are needed)"
-        )
-    try:
-        for key, source in found.items():
+            raise DataError("this is a part of a Minari data set, not D4RL's layout; load it by its Minari id instead")
+        raise DataError(f"expected the key {missing[0]!r}, got {sorted(file)}; rename or add it ({', '.join(_REQUIRED)} are needed)")
+    for key, source in found.items():
+        with _readable(key):
             if not hasattr(source, "shape") or source.shape is None:
                 raise DataError(f"{key}: expected an array, got a group; store the array under this key")
             shapes.check_numeric(key, source)
-        shapes.check_lengths({key: source.shape[0] for key, source in found.items()})
-        for key in ("observations", "actions", "next_observations"):
-            if key in found:
-                shapes.matrix_size(key, found[key].shape)
-        for key in ("rewards", "terminals", "timeouts"):
-            if key in found:
-                shapes.check_column(key, found[key].shape)
-        shape, following = found["observations"].shape, found.get("next_observations", found["observations"]).shape
-        if following != shape:
-            raise DataError(f"next_observations: expected shape {list(shape)} as observations, got {list(following)}")
-        return {key: _array(key, found[key]) if key in found else None for key in (*_REQUIRED, *_OPTIONAL)}
-    except DataError as error:
-        raise DataError(f"{path}: {error}") from error
+    shapes.check_lengths({key: source.shape[0] for key, source in found.items()})
+    for key in ("observations", "actions", "next_observations"):
+        if key in found:
+            shapes.matrix_size(key, found[key].shape)
+    for key in ("rewards", "terminals", "timeouts"):
+        if key in found:
+            shapes.check_column(key, found[key].shape)
+    shape, following = found["observations"].shape, found.get("next_observations", found["observations"]).shape
+    if following != shape:
+        raise DataError(f"next_observations: expected shape {list(shape)} as observations, got {list(following)}")
+    arrays = dict.fromkeys((*_REQUIRED, *_OPTIONAL))
+    for key, source in found.items():
+        with _readable(key):
+            arrays[key] = _array(key, source)
+    return arrays
+
+
+def _linked(file: Any, key: str) -> Any:
+    """What stands under a key; DataError where that is a link to nothing."""
+    import h5py
+
+    link = file.get(key, getlink=True)
+    try:
+        return file[key]
+    except (KeyError, OSError, RuntimeError) as error:
+        if isinstance(link, h5py.HardLink):
+            raise
+        target = f"{link.path} in {link.filename}" if isinstance(link, h5py.ExternalLink) else link.path
+        raise DataError(f"{key}: expected an array, got a link to {target}, which is not there; store the array itself") from error
 
 
 def _array(key: str, source: Any) -> np.ndarray:
@@ -113,16 +145,28 @@ def _array(key: str, source: Any) -> np.ndarray:
 
 
 def _recorded_env_id(file: Any) -> str | None:
-    metadata = file.get("metadata", {})
-    for holder in (file.attrs, getattr(metadata, "attrs", {}), metadata):
-        for key in _ENV_ID_KEYS:
-            if key in holder:
-                value = holder[key]
-                value = value[()] if hasattr(value, "shape") and value.shape == () else value
-                value = value.decode() if isinstance(value, bytes) else value
-                if isinstance(value, str) and value:
+    import h5py
+
+    with _readable("env_id", "pass env_id or write it again"):
+        metadata = file.get("metadata")
+        entries = metadata if isinstance(metadata, h5py.Group) else {}
+        for holder in (file.attrs, getattr(metadata, "attrs", {}), entries):
+            for key in _ENV_ID_KEYS:
+                if key in holder and (value := _text(holder[key])):
                     return value
     return None
+
+
+def _text(value: Any) -> str:
+    """An attribute or entry as text; empty where it is none."""
+    if getattr(value, "shape", None) == ():
+        value = np.asarray(value[()] if hasattr(value, "id") else value).item()
+    text = value.decode(errors="surrogateescape") if isinstance(value, bytes) else value
+    if not isinstance(text, str):
+        return ""
+    if not text.isprintable():
+        raise DataError(f"env_id: expected a Gymnasium id, got {value!r}; pass env_id or correct the file")
+    return text
 
 
 def _missing(path: pathlib.Path) -> str:

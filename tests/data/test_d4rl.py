@@ -90,8 +90,42 @@ def test_damage_inside_the_file(tmp_path):
     content = bytearray(path.read_bytes())
     content[offset] ^= 255
     path.write_bytes(content)
-    with pytest.raises(DataError, match="the file is damaged"):
+    with pytest.raises(DataError, match=r"log\.hdf5: rewards: h5py cannot read it .*; the file is damaged"):
         load(path)
+
+
+def test_damage_to_the_description_of_an_array(write):
+    """Headers of arrays, of attributes and of the groups that hold them; any byte may be the wrong one."""
+    path = write(attributes={"env_id": "Elsewhere-v0"})
+    content, refusals = path.read_bytes(), []
+    for offset in range(0, 2000, 20):
+        damaged = bytearray(content)
+        damaged[offset] ^= 255
+        path.write_bytes(damaged)
+        try:
+            load(path)
+        except DataError as error:  # no other error
+            refusals.append(str(error))
+    assert len(refusals) > 10
+    assert all("log.hdf5: " in refusal and "\n" not in refusal for refusal in refusals)
+
+
+@pytest.mark.parametrize(
+    ("link", "target"),
+    [
+        (h5py.SoftLink("/elsewhere"), "/elsewhere"),
+        (h5py.SoftLink("/rewards"), "/rewards"),
+        (h5py.ExternalLink("gone.hdf5", "/rewards"), "/rewards in gone.hdf5"),
+    ],
+)
+def test_a_link_to_nothing(write, link, target):
+    with pytest.raises(DataError, match=rf"log\.hdf5: rewards: expected an array, got a link to {target}, which is not there; store"):
+        load(write(rewards=link))
+
+
+def test_a_link_to_an_array(write):
+    rewards = logs.columns_of(EPISODES)["rewards"]
+    assert load(write(rewards=h5py.SoftLink("/earned"), earned=rewards)).transitions.rewards[:3].tolist() == rewards[:3].tolist()
 
 
 def test_a_part_of_a_minari_set(tmp_path):
@@ -109,6 +143,26 @@ def test_environment_recorded_in_the_file(write):
     assert (dataset.spec.low, dataset.spec.high) == ((-2.0,), (2.0,))  # Pendulum's torque
     assert load(write(**columns)).spec.low == (-1.0,)
     assert load(write(**columns, **{"metadata/env_name": "Pendulum-v1"})).env_id == "Pendulum-v1"
+
+
+@pytest.mark.parametrize("value", ["Elsewhere-v0", b"Elsewhere-v0", np.bytes_(b"Elsewhere-v0"), np.asarray("Elsewhere-v0", object)])
+def test_environment_recorded_in_any_kind_of_text(write, value):
+    assert load(write(attributes={"env_name": value})).env_id == "Elsewhere-v0"
+    assert load(write(**{"metadata/env_id": value})).env_id == "Elsewhere-v0"
+
+
+def test_recorded_environment_that_is_no_text(write):
+    path = write(attributes={"env_id": np.bytes_(b"\xff\n")})
+    with pytest.raises(DataError, match=r"log\.hdf5: env_id: expected a Gymnasium id, got b'\\xff\\n'; pass env_id"):
+        load(path)
+    assert load(path, env_id="Elsewhere-v0").env_id == "Elsewhere-v0"
+    for value in (7, np.zeros(3), h5py.Empty("S4"), ""):
+        assert load(write(attributes={"env_id": value})).env_id is None
+
+
+@pytest.mark.parametrize("value", [3.0, np.zeros(2), "words", np.dtype("f4"), h5py.SoftLink("/elsewhere")])
+def test_metadata_that_are_no_group(write, value):
+    assert load(write(metadata=value)).env_id is None
 
 
 def test_environment_that_does_not_fit(write):
