@@ -7,7 +7,7 @@ value becomes one-hot. The same order holds for logs and at evaluation.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,16 +16,32 @@ from jaxprune.errors import DataError
 
 
 def leaves(space: Any, value: Any = None, path: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """(path, leaf space, its part of `value`) in the order of flattening."""
+    """(path, leaf space, its part of `value`) in the order of flattening.
+
+    Raises:
+      DataError: `value` lacks a part that the space has.
+    """
     kind = type(space).__name__
     if kind == "Dict":
         for key in sorted(space.spaces):
-            yield from leaves(space.spaces[key], None if value is None else value[key], f"{path}/{key}" if path else str(key))
+            yield from leaves(space.spaces[key], None if value is None else _part(value, key, path), f"{path}/{key}" if path else str(key))
     elif kind == "Tuple":
         for index, part in enumerate(space.spaces):
-            yield from leaves(part, None if value is None else value[index], f"{path}/{index}" if path else str(index))
+            yield from leaves(part, None if value is None else _part(value, index, path), f"{path}/{index}" if path else str(index))
     else:
         yield path, space, value
+
+
+def _part(value: Any, key: Any, path: str) -> Any:
+    try:
+        return value[key]
+    except (KeyError, IndexError) as error:
+        found = sorted(value) if isinstance(value, Mapping) else f"{len(value)} parts"
+        raise DataError(f"{_name(path)}: expected {key!r} in it, as the space has, got {found}; add it") from error
+
+
+def _name(path: str) -> str:
+    return f"observations/{path}" if path else "observations"
 
 
 def flat_size(space: Any) -> int:
@@ -38,18 +54,22 @@ def flat_size(space: Any) -> int:
 
 
 def flatten(space: Any, value: Any) -> np.ndarray:
-    """[T, S] float32 from a (nested) value whose arrays have a leading axis of T steps."""
+    """[T, S] float32 from a (nested) value whose arrays have a leading axis of T steps.
+
+    Raises:
+      DataError: a value that is not in the shape of the space, or holds no numbers.
+    """
     columns = []
     for path, leaf, part in leaves(space, value):
         array = np.asarray(part)
+        if array.dtype.kind not in "fiub":
+            raise DataError(f"{_name(path)}: expected numbers, got dtype {array.dtype}; convert them to float32 before storing them")
         if type(leaf).__name__ == "Discrete":
-            columns.append(np.eye(int(leaf.n), dtype=np.float32)[array.reshape(-1).astype(np.int64) - int(leaf.start)])
+            columns.append(_one_hot(path, leaf, array.reshape(-1)))
             continue
         expected = tuple(leaf.shape)
-        if array.shape[1:] != expected:
-            raise DataError(
-                f"observations{'/' + path if path else ''}: expected shape {list(expected)} a step, got {list(array.shape[1:])}"
-            )
+        if not array.shape or array.shape[1:] != expected:
+            raise DataError(f"{_name(path)}: expected shape {list(expected)} a step, got {list(array.shape[1:])}")
         columns.append(array.reshape(len(array), -1))
     lengths = {len(column) for column in columns}
     if len(lengths) > 1:
@@ -58,15 +78,23 @@ def flatten(space: Any, value: Any) -> np.ndarray:
         return np.asarray(columns[0] if len(columns) == 1 else np.concatenate(columns, axis=1), np.float32)
 
 
+def _one_hot(path: str, space: Any, values: np.ndarray) -> np.ndarray:
+    start, stop = int(space.start), int(space.start + space.n)
+    wrong = np.flatnonzero(~((values >= start) & (values < stop) & (values == np.floor(values))))
+    if len(wrong):
+        raise DataError(f"{_name(path)}: expected integers from {start} to {stop - 1}, got {values[wrong[0]]} at step {wrong[0]}")
+    return np.eye(stop - start, dtype=np.float32)[values.astype(np.int64) - start]
+
+
 def _leaf_size(path: str, space: Any) -> int:
     kind = type(space).__name__
     if kind == "Discrete":
         return int(space.n)
     if kind in ("Box", "MultiBinary") and space.shape:
         return int(np.prod(space.shape))
-    name = f"observations/{path}" if path else "observations"
     raise DataError(
-        f"{name}: expected a Box, Dict, Tuple, Discrete or MultiBinary space, got {space}; leave it out or encode it as numbers first"
+        f"{_name(path)}: expected a Box, Dict, Tuple, Discrete or MultiBinary space, got {space}; "
+        "leave it out or encode it as numbers first"
     )
 
 

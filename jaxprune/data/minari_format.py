@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import pathlib
 from collections.abc import Iterator
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 from tqdm.auto import tqdm
 
+from jaxprune.data import shapes
 from jaxprune.data.arrays import close_episodes
 from jaxprune.data.assembly import assemble
 from jaxprune.data.cache import cached
@@ -54,7 +56,8 @@ def load_minari(
         warnings.append(f"env_id: the set was made in {recorded} with {details}; evaluation uses {env_id} with its defaults")
     try:
         discrete, space_low, space_high = _action_space(storage.action_space)
-        log = _log(cached(path, lambda: _read(storage, discrete)))
+        reference = _reference(metadata)
+        log = _log(cached(path, lambda: _read(storage, metadata, discrete)))
         given = low is not None and high is not None
         if discrete is None and not given and not (np.isfinite(space_low).all() and np.isfinite(space_high).all()):
             space_low, space_high = action_bounds(env_id, log.observations.shape[1], log.actions.shape[1], warnings)
@@ -70,7 +73,7 @@ def load_minari(
             high=space_high if high is None else high,
             discrete=discrete,
             env_id=env_id,
-            reference=_reference(metadata),
+            reference=reference,
             clip_actions=clip_actions,
         )
     except DataError as error:
@@ -128,7 +131,7 @@ def _open(dataset_id: str, path: pathlib.Path) -> tuple[Any, dict]:
             return storage(path, observation_space, action_space), metadata
     except ImportError as error:
         raise DataError(f"{dataset_id}: its storage format needs a package that is missing: {error}") from error
-    except (ValueError, KeyError, OSError) as error:
+    except (AttributeError, KeyError, OSError, RuntimeError, TypeError, ValueError) as error:
         raise DataError(
             f"{dataset_id}: expected a Minari data set in {path}, got one that Minari cannot open ({error}); remove it and fetch it again"
         ) from error
@@ -148,43 +151,33 @@ def _stored_spaces(path: pathlib.Path) -> tuple[Any, Any]:
         return space(file["episode_0/observations"]), space(file["episode_0/actions"])
 
 
-def _read(storage: Any, discrete: int | None) -> dict[str, np.ndarray]:
+def _read(storage: Any, metadata: dict, discrete: int | None) -> dict[str, np.ndarray]:
     """The rows of all episodes, and `stops`, where each ends, and `labels`, its number; episodes without a step are counted in `empty`."""
-    total, episodes = int(storage.total_steps), int(storage.total_episodes)
+    total, episodes = _count(metadata, "total_steps"), _count(metadata, "total_episodes")
     if not episodes or not total:
         raise DataError(f"episodes: expected at least one with a step, got {episodes} with {total} steps; the set is empty")
     size = flat_size(storage.observation_space)
-    start = int(getattr(storage.action_space, "start", 0)) if discrete is not None else 0
     observations, following = np.empty((total, size), np.float32), np.empty((total, size), np.float32)
     action_size = None if discrete is not None else int(np.prod(storage.action_space.shape))
     actions = np.empty(total, np.int32) if action_size is None else np.empty((total, action_size), np.float32)
     rewards, terminals, timeouts = np.empty(total, np.float32), np.empty(total, bool), np.empty(total, bool)
     stops, labels, filled, empty = [], [], 0, 0
     for episode in tqdm(_episodes(storage, episodes), total=episodes, desc="reading episodes", unit="", leave=False, disable=None):
-        label, steps = int(episode["id"]), len(episode["rewards"])
+        label = int(episode["id"])
         try:
-            states = flatten(storage.observation_space, episode["observations"])
-            taken = np.asarray(episode["actions"])
-            if len(states) != steps + 1:
-                raise DataError(
-                    f"observations: expected {steps + 1} (one before each of {steps} steps and one after the last), got {len(states)}"
-                )
-            for key, array in (("actions", taken), ("terminations", episode["terminations"]), ("truncations", episode["truncations"])):
-                if len(array) != steps:
-                    raise DataError(f"{key}: expected {steps} as rewards, got {len(array)}")
+            columns = _columns(storage, episode, discrete)
         except DataError as error:
             raise DataError(f"episode {label}, {error}; record the episode again or remove it from the set") from error
+        steps = len(columns["rewards"])
         span = slice(filled, filled + steps)
         if span.stop > total:
             break
         if not steps:
             empty += 1
             continue
-        observations[span], following[span] = states[:-1], states[1:]
-        actions[span] = taken.reshape(steps) - start if action_size is None else taken.reshape(steps, action_size)
-        rewards[span] = np.asarray(episode["rewards"]).reshape(steps)
-        terminals[span] = np.asarray(episode["terminations"]).reshape(steps)
-        timeouts[span] = np.asarray(episode["truncations"]).reshape(steps)
+        observations[span], following[span] = columns["observations"][:-1], columns["observations"][1:]
+        actions[span], rewards[span] = columns["actions"], columns["rewards"]
+        terminals[span], timeouts[span] = columns["terminations"], columns["truncations"]
         filled = span.stop
         stops.append(filled)
         labels.append(label)
@@ -206,6 +199,53 @@ def _read(storage: Any, discrete: int | None) -> dict[str, np.ndarray]:
     }
 
 
+def _count(metadata: dict, key: str) -> int:
+    try:
+        return int(metadata[key])
+    except (KeyError, OverflowError, TypeError, ValueError) as error:
+        raise DataError(f"metadata.json: expected a number under {key!r}, got {metadata.get(key)!r}; fetch the set again") from error
+
+
+def _columns(storage: Any, episode: dict, discrete: int | None) -> dict[str, np.ndarray]:
+    """An episode's observations [T + 1, S], actions [T, A] or [T], numbered from 0, and rewards and flags [T]; DataError names the key."""
+    columns = {key: shapes.numeric(key, episode[key]) for key in ("rewards", "actions", "terminations", "truncations")}
+    steps = len(columns["rewards"])
+    observations = flatten(storage.observation_space, episode["observations"])
+    if len(observations) != steps + 1:
+        raise DataError(
+            f"observations: expected {steps + 1} (one before each of {steps} steps and one after the last), got {len(observations)}"
+        )
+    for key, array in columns.items():
+        if len(array) != steps:
+            raise DataError(f"{key}: expected {steps} as rewards, got {len(array)}")
+        if key != "actions":
+            shapes.check_column(key, array.shape)
+    return {
+        "observations": observations,
+        "actions": _actions(storage.action_space, columns["actions"], discrete),
+        "rewards": columns["rewards"].reshape(steps),
+        "terminations": shapes.flags("terminations", columns["terminations"]),
+        "truncations": shapes.flags("truncations", columns["truncations"]),
+    }
+
+
+def _actions(space: Any, actions: np.ndarray, discrete: int | None) -> np.ndarray:
+    steps = len(actions)
+    if discrete is None:
+        if steps and math.prod(actions.shape[1:]) != math.prod(space.shape):
+            raise DataError(f"actions: expected shape {list(space.shape)} a step, got {list(actions.shape[1:])}")
+        return actions.reshape(steps, math.prod(space.shape))
+    shapes.check_column("actions", actions.shape)
+    actions, start = actions.reshape(steps), int(space.start)
+    wrong = np.flatnonzero(~((actions >= start) & (actions < start + discrete) & (actions == np.floor(actions))))
+    if len(wrong):
+        raise DataError(
+            f"actions: expected integers from {start} to {start + discrete - 1}, got {actions[wrong[0]]} at step {wrong[0]} "
+            f"({len(wrong):,} such steps)"
+        )
+    return actions.astype(np.int64) - start
+
+
 def _log(arrays: dict[str, Any]) -> Log:
     stops, labels, empty = (arrays.pop(key) for key in ("stops", "labels", "empty"))
 
@@ -220,11 +260,15 @@ def _log(arrays: dict[str, Any]) -> Log:
 
 
 def _episodes(storage: Any, episodes: int) -> Iterator[dict]:
+    read = 0
     try:
-        yield from storage.get_episodes(range(episodes))
-    except (KeyError, OSError, RuntimeError) as error:
+        for episode in storage.get_episodes(range(episodes)):
+            yield episode
+            read += 1
+    except (AssertionError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError) as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
         raise DataError(
-            f"episodes: expected {episodes:,} as the metadata say, but Minari cannot read them ({error}); "
+            f"episodes: expected {episodes:,} as the metadata say, but Minari cannot read more than {read:,} of them ({reason}); "
             "the set is damaged, fetch it again"
         ) from error
 
@@ -254,8 +298,21 @@ def _environment(metadata: dict) -> tuple[str | None, str]:
 
 
 def _reference(metadata: dict) -> tuple[float, float] | None:
-    low, high = metadata.get("ref_min_score"), metadata.get("ref_max_score")
-    return None if low is None or high is None or low == high else (float(low), float(high))
+    low, high = (_score(metadata, key) for key in ("ref_min_score", "ref_max_score"))
+    return None if low is None or high is None or low == high else (low, high)
+
+
+def _score(metadata: dict, key: str) -> float | None:
+    recorded = metadata.get(key)
+    if recorded is None:
+        return None
+    try:
+        score = float(recorded)
+    except (OverflowError, TypeError, ValueError):
+        score = math.nan
+    if not math.isfinite(score):
+        raise DataError(f"{key}: expected a finite number, got {recorded!r}; correct it in the set's metadata.json or remove it there")
+    return score
 
 
 def _short(bound: Any) -> str:

@@ -1,10 +1,12 @@
 """Minari's own sets, in both storage formats, tidy and untidy."""
 
+import dataclasses
 import json
 import warnings
 from typing import Any
 
 import gymnasium
+import h5py
 import minari
 import numpy as np
 import pytest
@@ -172,6 +174,99 @@ def test_unsupported_observations_are_refused():
 def test_a_wrong_number_of_observations_names_the_episode(rows):
     create([episode(0, 2, truncated=True), episode(1, 2, observations=np.zeros((rows, 3)))])
     with pytest.raises(DataError, match=rf"test/set-v0: episode 1, observations: expected 3 \(one before each of 2 steps .* got {rows}"):
+        load("test/set-v0")
+
+
+def bad_episode(**changed):
+    buffer = episode(1, 3, actions=changed.pop("actions", None), observations=changed.pop("observations", None))
+    return dataclasses.replace(buffer, **changed)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"rewards": np.zeros((3, 2))}, r"rewards: expected shape \[N\] or \[N, 1\], got \[3, 2\]"),
+        ({"rewards": ["1", "2", "3"]}, "rewards: expected numbers, got dtype object"),
+        ({"terminations": np.zeros((3, 3), bool)}, r"terminations: expected shape \[N\] or \[N, 1\], got \[3, 3\]"),
+        ({"truncations": np.asarray([0, 2, 0])}, "truncations: expected 0 or 1 in every row, got 2 at row 1"),
+        ({"truncations": np.zeros(2, bool)}, "truncations: expected 3 as rewards, got 2"),
+        ({"actions": np.zeros((3, 4))}, r"actions: expected shape \[2\] a step, got \[4\]"),
+        ({"actions": ["left", "right", "left"]}, "actions: expected numbers, got dtype object"),
+        ({"observations": ["a", "b", "c", "d"]}, "observations: expected numbers, got dtype object"),
+        ({"observations": np.zeros((4, 2))}, r"observations: expected shape \[3\] a step, got \[2\]"),
+    ],
+)
+def test_wrong_shapes_name_episode_and_key(changed, message):
+    create([episode(0, 2, truncated=True), bad_episode(**changed)])
+    with pytest.raises(DataError, match=f"^test/set-v0: episode 1, {message}.*; record the episode again or remove it from the set$"):
+        load("test/set-v0")
+
+
+@pytest.mark.parametrize(
+    ("actions", "message"),
+    [
+        ([2, 2.5, 3], r"actions: expected integers from 2 to 4, got 2.5 at step 1 \(1 such steps\)"),
+        ([2, 5, np.nan], r"actions: expected integers from 2 to 4, got 5.0 at step 1 \(2 such steps\)"),
+        ([2, 2**32 + 2, 3], "actions: expected integers from 2 to 4, got 4294967298 at step 1"),
+        (np.zeros((3, 2), int), r"actions: expected shape \[N\] or \[N, 1\], got \[3, 2\]"),
+    ],
+)
+def test_discrete_actions_that_are_none(actions, message):
+    good = episode(0, 2, actions=np.asarray([2, 3]))
+    create([good, bad_episode(actions=np.asarray(actions))], action_space=spaces.Discrete(3, start=2))
+    with pytest.raises(DataError, match=f"^test/set-v0: episode 1, {message}"):
+        load("test/set-v0")
+
+
+@pytest.mark.parametrize("actions", [np.asarray([1.0, 0.0]), np.asarray([True, False]), np.asarray([[1], [0]], np.uint8)])
+def test_discrete_actions_in_other_dtypes(actions):
+    create([episode(0, 2, actions=actions)], action_space=spaces.Discrete(2))
+    assert load("test/set-v0").transitions.actions.tolist() == [1, 0]
+
+
+@pytest.mark.parametrize(("value", "shown"), [(3, "3"), (0.5, "0.5"), (-1, "-1")])
+def test_discrete_observations_that_are_none(value, shown):
+    space = spaces.Dict({"mode": spaces.Discrete(3)})
+    create([episode(0, 2, observations={"mode": np.asarray([0, value, 1])})], observation_space=space)
+    with pytest.raises(DataError, match=f"episode 0, observations/mode: expected integers from 0 to 2, got {shown} at step 1"):
+        load("test/set-v0")
+
+
+def test_an_observation_that_was_not_stored():
+    space = spaces.Dict({"a": spaces.Box(-1, 1, (1,)), "b": spaces.Box(-1, 1, (1,))})
+    create([episode(0, 1, observations={"a": np.zeros((2, 1))})], observation_space=space)
+    with pytest.raises(DataError, match=r"^test/set-v0: episode 0, observations: expected 'b' in it, as the space has, got \['a'\]"):
+        load("test/set-v0")
+
+
+def test_an_episode_without_a_key():
+    dataset = create([episode(0, 2, truncated=True), episode(1, 2, truncated=True)])
+    with h5py.File(dataset.storage.data_path / "main_data.hdf5", "a") as file:
+        del file["episode_1/rewards"]
+    with pytest.raises(DataError, match="test/set-v0: episodes: expected 2 .* cannot read more than 1 of them .*rewards.* damaged"):
+        load("test/set-v0")
+
+
+@pytest.mark.parametrize("key", ["total_steps", "total_episodes"])
+@pytest.mark.parametrize("value", [None, "many", [1]])
+def test_metadata_without_totals(key, value):
+    edit_metadata(create([episode(0, 2)]), **{key: value})
+    with pytest.raises(DataError, match=rf"^test/set-v0: metadata\.json: expected a number under '{key}', got .*; fetch the set again$"):
+        load("test/set-v0")
+
+
+@pytest.mark.parametrize("key", ["ref_min_score", "ref_max_score"])
+@pytest.mark.parametrize("value", ["unknown", [1], float("nan"), {}])
+def test_reference_scores_that_are_no_numbers(key, value):
+    edit_metadata(create([episode(0, 2)], ref_min_score=0.0, ref_max_score=1.0), **{key: value})
+    with pytest.raises(DataError, match=rf"^test/set-v0: {key}: expected a finite number, got .*; correct it in the set's metadata\.json"):
+        load("test/set-v0")
+
+
+def test_metadata_that_are_no_mapping():
+    dataset = create([episode(0, 2)])
+    (dataset.storage.data_path / "metadata.json").write_text("[]")
+    with pytest.raises(DataError, match=r"^test/set-v0: expected a Minari data set in .*, got one that Minari cannot open"):
         load("test/set-v0")
 
 
