@@ -112,7 +112,7 @@ def _read(file: Any) -> dict[str, Any]:
     shape, following = found["observations"].shape, found.get("next_observations", found["observations"]).shape
     if following != shape:
         raise DataError(f"next_observations: expected shape {list(shape)} as observations, got {list(following)}")
-    arrays = dict.fromkeys((*_REQUIRED, *_OPTIONAL))
+    arrays: dict[str, Any] = dict.fromkeys((*_REQUIRED, *_OPTIONAL))
     for key, source in found.items():
         with _readable(key):
             arrays[key] = _array(key, source)
