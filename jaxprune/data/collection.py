@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -94,7 +95,8 @@ def collect(env_id: str, act: Act | None, *, steps: int, seed: int, environments
       environments: how many side by side; by default one for every 1,000 steps, at most 64.
 
     Raises:
-      DataError: an environment whose actions are neither vectors nor single integers, or a policy whose actions it does not take.
+      DataError: an environment that cannot be made here or whose actions are neither vectors nor single integers, or a policy whose
+        actions it does not take.
     """
     if steps < 1:
         raise DataError(f"size: expected at least 1 transition, got {steps}")
@@ -196,7 +198,16 @@ def _check_shape(actions: np.ndarray, shape: tuple[int, ...]) -> None:
 def _action_kind(env_id: str) -> _BoxActions | _DiscreteActions:
     import gymnasium
 
-    environment = gymnasium.make(env_id)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # they are told again when it is made to be played in
+            environment = gymnasium.make(env_id)
+    except Exception as error:  # an unknown id, a missing simulator, a version that is gone
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise DataError(
+            f"env_id: expected an environment that can be made here, got {env_id!r} ({reason}); install what it needs or name another, "
+            "such as Hopper-v5"
+        ) from error
     space = environment.action_space
     environment.close()
     if isinstance(space, gymnasium.spaces.Box):

@@ -16,6 +16,7 @@ from jaxprune.data.arrays import close_episodes
 from jaxprune.data.assembly import assemble
 from jaxprune.data.cache import cached
 from jaxprune.data.episodes import Log
+from jaxprune.data.folder import minari_folder
 from jaxprune.data.transitions import Dataset
 from jaxprune.errors import DataError
 from jaxprune.spaces import action_bounds, flat_size, flatten
@@ -82,14 +83,11 @@ def load_minari(
 
 def is_installed(dataset_id: str) -> bool:
     """Whether Minari's folder on this machine has the set."""
-    from minari.storage.datasets_root_dir import get_dataset_path
-
-    return (get_dataset_path(dataset_id) / "data" / "metadata.json").is_file()
+    return (minari_folder(dataset_id) / "data" / "metadata.json").is_file()
 
 
 def _find(dataset_id: str, download: bool) -> pathlib.Path:
     from minari.dataset.minari_dataset import parse_dataset_id
-    from minari.storage.datasets_root_dir import get_dataset_path
 
     try:
         parse_dataset_id(dataset_id)
@@ -98,7 +96,7 @@ def _find(dataset_id: str, download: bool) -> pathlib.Path:
             f"{dataset_id!r}: expected the path of an HDF5 file, a Minari id such as mujoco/hopper/medium-v0, or a built-in set "
             "jaxprune/<task>/<level>-v0"
         ) from error
-    path = get_dataset_path(dataset_id)
+    path = minari_folder(dataset_id)
     if not is_installed(dataset_id):
         reason = "it was not asked for (download=False)"
         if download:
@@ -110,7 +108,7 @@ def _find(dataset_id: str, download: bool) -> pathlib.Path:
                 reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         if not is_installed(dataset_id):
             raise FileNotFoundError(
-                f"{dataset_id}: not among Minari's sets on this machine ({get_dataset_path()}), and not downloaded: {reason}"
+                f"{dataset_id}: not among Minari's sets on this machine ({minari_folder()}), and not downloaded: {reason}"
             )
     return path
 

@@ -15,6 +15,7 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from jaxprune.data.collection import Episode
+from jaxprune.data.folder import minari_folder
 from jaxprune.data.reference import reference_returns
 from jaxprune.errors import DataError
 
@@ -25,9 +26,7 @@ _STALE = 24 * 3600.0
 
 def recorded_recipe(dataset_id: str) -> str | None:
     """What an installed set was made from; None where it is not installed, an empty string where it says nothing."""
-    from minari.storage.datasets_root_dir import get_dataset_path
-
-    return _read_recipe(get_dataset_path(dataset_id))
+    return _read_recipe(minari_folder(dataset_id))
 
 
 def _read_recipe(folder: pathlib.Path) -> str | None:
@@ -63,11 +62,10 @@ def store(dataset_id: str, episodes: Sequence[Episode], *, env_id: str, recipe: 
     from minari.data_collector.episode_buffer import EpisodeBuffer
     from minari.dataset.minari_storage import MinariStorage
     from minari.namespace import create_namespace, list_local_namespaces
-    from minari.storage.datasets_root_dir import get_dataset_path
 
     if not episodes:
         raise DataError(f"{dataset_id}: expected at least one episode to store, got none")
-    root, target = get_dataset_path(), get_dataset_path(dataset_id)
+    root, target = minari_folder(), minari_folder(dataset_id)
     _sweep(root)
     part = pathlib.Path(tempfile.mkdtemp(prefix=_PART, dir=root))
     finished = part / "set"

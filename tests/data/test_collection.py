@@ -1,3 +1,4 @@
+import gymnasium
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
@@ -138,3 +139,23 @@ def test_other_actions_are_refused(monkeypatch):
     monkeypatch.setattr("gymnasium.make", lambda env_id: Environment())
     with pytest.raises(DataError, match="Levers-v0: expected a Box or Discrete action space, got MultiDiscrete"):
         collect("Levers-v0", None, steps=3, seed=0)
+
+
+def make_without_box2d(env_id):
+    raise gymnasium.error.DependencyNotInstalled("Box2D is not installed\npip install it")
+
+
+def make_without_a_word(env_id):
+    raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [(gymnasium.make, "Namespace gone not found"), (make_without_box2d, "Box2D is not"), (make_without_a_word, "AssertionE")],
+)
+def test_an_environment_that_cannot_be_made(make, reason, monkeypatch):
+    monkeypatch.setattr("gymnasium.make", make)
+    expected = "^env_id: expected an environment that can be made here, got 'gone/Gone-v1' "
+    with pytest.raises(DataError, match=rf"{expected}\({reason}.*\); install what it needs") as error:
+        collect("gone/Gone-v1", None, steps=3, seed=0)
+    assert "\n" not in str(error.value)

@@ -342,6 +342,15 @@ def test_not_there_and_no_network(monkeypatch):
         load("mujoco/hopper/medium-v0", download=False)
 
 
+def test_a_file_where_the_sets_should_be(minari_folder):
+    minari_folder.write_text("")
+    for name in ("mujoco/hopper/medium-v0", "jaxprune/hopper/random-v0"):
+        with pytest.raises(
+            DataError, match=f"got MINARI_DATASETS_PATH={minari_folder}, where none can be made .*; set MINARI_DATASETS_PATH"
+        ):
+            load(name)
+
+
 def test_downloaded_when_missing(monkeypatch):
     monkeypatch.setattr(minari, "download_dataset", lambda dataset_id: create([episode(0, 2)]))
     assert len(load_minari("test/set-v0").transitions) == 2
