@@ -8,7 +8,8 @@ A callable takes observations [E, S] and, if it has a second parameter, a NumPy 
 environment's units. The set is kept by Minari; the same seed gives the same arrays on the same machine. Prints its id and what is in it.
 """
 
-from absl import app, flags
+from absl import flags
+from launch import launch
 
 from jaxprune.data import load
 from jaxprune.data.builtin import SIZE, is_builtin
@@ -22,26 +23,21 @@ _ENV_ID = flags.DEFINE_string("env_id", None, "Gymnasium environment to play --p
 _REPLACE = flags.DEFINE_bool("replace", False, "Replace a set of your own that is there under the same id.")
 
 
-def main(_):
-    try:
-        if is_builtin(_DATASET.value):
-            if _POLICY.value or _ENV_ID.value or _REPLACE.value:
-                raise app.UsageError("--policy, --env_id and --replace are for a set of your own; give it an id outside jaxprune/.")
-            dataset = load(_DATASET.value, size=_SIZE.value, seed=_SEED.value)
-        else:
-            if not (_POLICY.value and _ENV_ID.value):
-                raise app.UsageError("A set of your own needs --policy and --env_id.")
-            act = find_policy(_POLICY.value)
-            algorithm = _POLICY.value
-            record(
-                _DATASET.value, act, env_id=_ENV_ID.value, size=_SIZE.value, seed=_SEED.value, algorithm=algorithm, replace=_REPLACE.value
-            )
-            dataset = load(_DATASET.value, download=False)
-    except (ValueError, FileNotFoundError) as error:
-        raise SystemExit(f"error: {error}") from error
+def main():
+    if is_builtin(_DATASET.value):
+        if _POLICY.value or _ENV_ID.value or _REPLACE.value:
+            raise ValueError("--policy, --env_id and --replace are for a set of your own; give it an id outside jaxprune/")
+        dataset = load(_DATASET.value, size=_SIZE.value, seed=_SEED.value)
+    else:
+        if not (_POLICY.value and _ENV_ID.value):
+            raise ValueError(f"--dataset={_DATASET.value} is a set of your own, which needs --policy and --env_id")
+        act = find_policy(_POLICY.value)
+        algorithm = _POLICY.value
+        record(_DATASET.value, act, env_id=_ENV_ID.value, size=_SIZE.value, seed=_SEED.value, algorithm=algorithm, replace=_REPLACE.value)
+        dataset = load(_DATASET.value, download=False)
     print(dataset.name)
     print(dataset.report)
 
 
 if __name__ == "__main__":
-    app.run(main)
+    launch(main)

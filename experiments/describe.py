@@ -9,7 +9,8 @@ prints a summary and writes it with a figure as OUTPUT/NAME.txt and OUTPUT/NAME.
 import pathlib
 import re
 
-from absl import app, flags, logging
+from absl import flags, logging
+from launch import launch
 
 from jaxprune.data import load
 from jaxprune.data.description import describe
@@ -25,34 +26,32 @@ _SEED = flags.DEFINE_integer("seed", None, "Seed of a built-in set.")
 _OUTPUT = flags.DEFINE_string("output", ".", "Folder for the figure and the text.")
 
 
-def main(argv):
-    if len(argv) != 2:
-        raise app.UsageError("Give one data set: the path of an HDF5 file, a Minari id, or jaxprune/<task>/<level>-v0.")
+def main(name):
     logging.set_verbosity(logging.ERROR)  # what it warns of is in the summary
-    try:
-        dataset = load(
-            argv[1],
-            env_id=_ENV_ID.value,
-            clip_actions=_CLIP_ACTIONS.value,
-            max_episode_steps=_MAX_EPISODE_STEPS.value,
-            size=_SIZE.value,
-            seed=_SEED.value,
-        )
-    except (ValueError, FileNotFoundError) as error:
-        raise SystemExit(f"error: {error}") from error
+    dataset = load(
+        name,
+        env_id=_ENV_ID.value,
+        clip_actions=_CLIP_ACTIONS.value,
+        max_episode_steps=_MAX_EPISODE_STEPS.value,
+        size=_SIZE.value,
+        seed=_SEED.value,
+    )
     text = describe(dataset)
     print(text)
-    folder = pathlib.Path(_OUTPUT.value)
+    stem = re.sub(r"\W+", "_", pathlib.Path(name).stem if pathlib.Path(name).exists() else dataset.name)
+    picture, words = (pathlib.Path(_OUTPUT.value) / f"{stem}.{suffix}" for suffix in ("png", "txt"))
+    for path in (picture, words):
+        if path.is_dir():
+            raise ValueError(f"{path}: expected to write a file there, found a folder; move it or name another --output")
+    figure = describe_figure(dataset)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        picture.parent.mkdir(parents=True, exist_ok=True)
+        words.write_text(text + "\n")
+        figure.savefig(picture, dpi=110)
     except OSError as error:
-        raise SystemExit(f"error: cannot write to {folder}: {error.strerror}; name another --output") from error
-    name = pathlib.Path(argv[1]).stem if pathlib.Path(argv[1]).exists() else dataset.name
-    stem = re.sub(r"\W+", "_", name)
-    (folder / f"{stem}.txt").write_text(text + "\n")
-    describe_figure(dataset).savefig(folder / f"{stem}.png", dpi=110)
-    print(f"wrote {folder / stem}.png and {folder / stem}.txt")
+        raise ValueError(f"cannot write to {picture.parent}: {error.strerror or error}; name another --output") from error
+    print(f"wrote {picture} and {words}")
 
 
 if __name__ == "__main__":
-    app.run(main)
+    launch(main, argument="one data set (the path of an HDF5 file, a Minari id, or jaxprune/<task>/<level>-v0)")
