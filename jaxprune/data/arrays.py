@@ -221,6 +221,9 @@ def _actions(array: np.ndarray, discrete: int | None) -> np.ndarray:
     wrong = np.flatnonzero(array != np.floor(array))
     if len(wrong):
         raise DataError(f"actions: expected integers, got {array[wrong[0]]} at row {wrong[0]}; leave out `discrete` for continuous actions")
+    large = np.flatnonzero(np.abs(array) >= 2**31)
+    if len(large):
+        raise DataError(f"actions: expected integers from 0 to {discrete - 1}, got {array[large[0]]} at row {large[0]}")
     return np.array(array, np.int32)
 
 

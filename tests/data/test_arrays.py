@@ -192,6 +192,9 @@ def test_discrete_actions():
     assert dataset.transitions.actions.dtype == np.int32
     with pytest.raises(DataError, match=r"actions: expected integers from 0 to 1, got 2 at row 2"):
         build(actions=np.asarray([0, 1, 2, 0, 1, 2, 0, 1, 2]), low=None, high=None, discrete=2)
+    for wide in (np.asarray([0, 2**32] + [0] * 7), np.asarray([0, -(2.0**40)] + [0] * 7)):
+        with pytest.raises(DataError, match=r"actions: expected integers from 0 to 2, got -?[\d.]+ at row 1"):
+            build(actions=wide, low=None, high=None, discrete=3)
     with pytest.raises(DataError, match=r"actions: expected integers, got 0.5 at row 1"):
         build(actions=np.asarray([0, 0.5, 2, 0, 1, 2, 0, 1, 2]), low=None, high=None, discrete=3)
 
