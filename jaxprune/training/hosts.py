@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 import jax
+import numpy as np
 
 T = TypeVar("T")
 
@@ -48,3 +49,12 @@ def wait_for_all(name: str) -> None:
         from jax.experimental import multihost_utils
 
         multihost_utils.sync_global_devices(name)
+
+
+def first_says(yes: bool = True) -> bool:
+    """What the first process says, once every process has come here; of the others, what they pass counts for nothing."""
+    if jax.process_count() == 1:
+        return yes
+    from jax.experimental import multihost_utils
+
+    return bool(multihost_utils.broadcast_one_to_all(np.asarray(yes)))

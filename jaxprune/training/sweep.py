@@ -222,16 +222,30 @@ def _late_starts(agent, later: dict[int, list[Run]], session: Session, fail, sto
 
 def _open_folder(output_dir, described: dict[str, Any], *, overwrite: bool, resume: bool) -> OutputFolder:
     """The folder with its config written, or found to be the same; of several processes, the first one's is made before the others'."""
-    part = hosts.part()
-    if part:
-        hosts.wait_for_all("folder")
-    folder = OutputFolder(output_dir, overwrite=overwrite, resume=resume, part=part)
-    if folder.resumed:
-        _check_same(folder, described)
-    elif not part:
-        folder.write_config(described)
+    part, problem = hosts.part(), None
     if not part:
-        hosts.wait_for_all("folder")
+        try:
+            return _opened(output_dir, described, overwrite=overwrite, resume=resume, part=part)
+        except Exception as error:
+            problem = error
+            raise
+        finally:
+            hosts.first_says(problem is None)
+    if not hosts.first_says():
+        raise ValueError(f"the first process cannot use {output_dir}; it says why")
+    return _opened(output_dir, described, overwrite=overwrite, resume=resume, part=part)
+
+
+def _opened(output_dir, described: dict[str, Any], *, overwrite: bool, resume: bool, part: int | None) -> OutputFolder:
+    folder = OutputFolder(output_dir, overwrite=overwrite, resume=resume, part=part)
+    try:
+        if folder.resumed:
+            _check_same(folder, described)
+        elif not part:
+            folder.write_config(described)
+    except BaseException:
+        folder.close()
+        raise
     return folder
 
 

@@ -114,3 +114,12 @@ def test_no_process_waits_for_one_whose_runs_cannot_be_pruned(tmp_path, sparsiti
     failed = [row for row in read_records(tmp_path / "out") if row["status"] == "failed"]
     assert {row["sparsity"] for row in failed} == {each for each in sparsities if each > 0.9}
     assert all("floor" in row["reason"] for row in failed)
+
+
+def test_no_process_waits_for_a_folder_that_the_first_cannot_use(tmp_path):
+    (tmp_path / "report.html").write_text("mine")
+    for index, process in enumerate([start(tmp_path, join=join) for join in join_two()]):
+        _, told = process.communicate(timeout=300)
+        assert process.returncode == 1
+        assert ("the first process cannot use", "holds report.html, which no sweep wrote")[index == 0] in told
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
