@@ -80,7 +80,8 @@ def main():
     if not RUNS.value or not BATCHES.value:
         raise ValueError(f"--{'batches' if RUNS.value else 'runs'} is empty; expected at least one")
     folder = pathlib.Path(OUTPUT.value)
-    folder.mkdir(parents=True, exist_ok=True)
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"expected a folder at {folder}, found a file; name another output folder")
     timed = {"batches": [int(batch) for batch in BATCHES.value], "rounds": ROUNDS.value, "seconds": SECONDS.value}
     timed |= {"torch_python": TORCH_PYTHON.value, "torch_server": TORCH_SERVER}
     trained = {"updates": UPDATES.value, "energy_updates": ENERGY_UPDATES.value, "country": COUNTRY.value}
@@ -99,6 +100,7 @@ def main():
         if first[run.kind] is run:
             tables["latency"] += latency_rows(run, **timed) if LATENCY.value else []
             tables["training"] += training_rows(run, **trained)
+    folder.mkdir(parents=True, exist_ok=True)
     write_tables(folder, tables, heading)
     draw(folder, tables)
     print("\n".join([*speedups(tables["latency"]), f"wrote {folder}/tables.md, the tables as CSV, and figures"]))
