@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import TypeVar
 
@@ -9,6 +10,10 @@ import jax
 import numpy as np
 
 T = TypeVar("T")
+
+_PATIENCE_MS = 30 * 24 * 3600 * 1000
+# Every process comes to the same barriers in the same order; a name serves once.
+_barriers = itertools.count()
 
 
 def connect(coordinator: str | None = None, processes: int | None = None, index: int | None = None) -> None:
@@ -44,11 +49,11 @@ def own(items: Sequence[T]) -> list[T]:
 
 
 def wait_for_all(name: str) -> None:
-    """Come here only when every process has."""
+    """Come here only when every process has, be it days later: collectives give up after half an hour, this does not."""
     if jax.process_count() > 1:
-        from jax.experimental import multihost_utils
+        from orbax.checkpoint import multihost
 
-        multihost_utils.sync_global_devices(name)
+        multihost.get_barrier_sync_fn()(key=f"jaxprune {name} {next(_barriers)}", timeout_ms=_PATIENCE_MS)
 
 
 def first_says(yes: bool = True) -> bool:
