@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import pathlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,11 +11,17 @@ from typing import Any
 import numpy as np
 
 import jaxprune as jp
-from jaxprune.files import write_whole
+from jaxprune.files import read_json, write_whole
 from jaxprune.reporting import naming
 from jaxprune.reporting.summary import Run, cells_of, runs_of
 from jaxprune.reporting.tables import csv_text, markdown_table, widths_text
-from jaxprune.training.sweep import versions
+from jaxprune.training.records import read_records
+from jaxprune.training.sweep import fingerprint, versions
+
+# Of a sweep's files, what a folder of records keeps; the rows last, so that where they are the others are too.
+KEPT = ("config.json", "records.jsonl")
+# Settings that change no row.
+INDIFFERENT = ("checkpoint_every", "overlap")
 
 
 def run_arm(folder: pathlib.Path, data: jp.data.Dataset, config: jp.SweepConfig) -> dict[str, Any]:
@@ -57,19 +64,65 @@ def run_arm(folder: pathlib.Path, data: jp.data.Dataset, config: jp.SweepConfig)
     }
 
 
-def sweep_runs(folder: pathlib.Path, data: jp.data.Dataset, config: jp.SweepConfig, *, progress: bool = False) -> tuple[list[Run], float]:
-    """Run a sweep (or go on with it); its runs, and the seconds they took, starting, evaluation and compilation included."""
+def sweep_runs(
+    folder: pathlib.Path, data: jp.data.Dataset, config: jp.SweepConfig, *, progress: bool = False, records: pathlib.Path | None = None
+) -> tuple[list[Run], float]:
+    """Run a sweep (or go on with it); its runs, and the seconds they took, starting, evaluation and compilation included.
+
+    Args:
+      folder: of the sweep.
+      data: its data set.
+      config: its settings.
+      progress: show a bar where standard error is a terminal.
+      records: a folder that keeps what sweeps recorded: one whose rows are there is not run, the rows of others are put there.
+
+    Raises:
+      ValueError: the rows that are there are of other settings or data.
+    """
     last: dict[str, dict[str, Any]] = {}
-    records = jp.sweep(config, folder, dataset=data, resume=True, progress=progress)
-    for record in records:
+    rows = kept_rows(folder, data, config, records)
+    if rows is None:
+        rows = jp.sweep(config, folder, dataset=data, resume=True, progress=progress)
+        if records is not None:
+            keep_rows(folder, records)
+    for record in rows:
         last[record["run_id"]] = record
     done = [record for record in last.values() if "stack" in record]
-    return runs_of(records), sum(r["start_s"] + r["dense_s"] + (r["wall_s"] + r["eval_s"]) / r["stack"] for r in done)
+    return runs_of(rows), sum(r["start_s"] + r["dense_s"] + (r["wall_s"] + r["eval_s"]) / r["stack"] for r in done)
 
 
-def is_done(folder: pathlib.Path) -> bool:
-    """Whether a sweep in this folder has come to its end, where it writes its report."""
-    return (folder / "report.html").exists()
+def keep_rows(folder: pathlib.Path, records: pathlib.Path) -> None:
+    """Put the rows of a finished sweep, and its settings, in a folder of records."""
+    kept = records / folder.name
+    kept.mkdir(parents=True, exist_ok=True)
+    for name in KEPT:
+        write_whole(kept / name, (folder / name).read_text())
+
+
+def kept_rows(
+    folder: pathlib.Path, data: jp.data.Dataset, config: jp.SweepConfig, records: pathlib.Path | None
+) -> list[dict[str, Any]] | None:
+    """The rows of a sweep that a folder of records keeps; None where it has none.
+
+    Raises:
+      ValueError: they are of other settings or data.
+    """
+    if records is None or not (records / folder.name / KEPT[-1]).exists():
+        return None
+    kept = records / folder.name
+    before = read_json(kept / "config.json")
+    now = {**dataclasses.asdict(config), "env_id": config.env_id or data.env_id, "data": fingerprint(data)}
+    for name, value in json.loads(json.dumps(now)).items():
+        if name not in INDIFFERENT and before.get(name) != value:
+            raise ValueError(
+                f"{kept} holds the rows of {name}={json.dumps(before.get(name))}, not {json.dumps(value)}; name another --records folder"
+            )
+    return read_records(kept)
+
+
+def is_done(folder: pathlib.Path, records: pathlib.Path | None = None) -> bool:
+    """Whether a sweep in this folder has come to its end, where it writes its report, or has its rows in a folder of records."""
+    return (folder / "report.html").exists() or (records is not None and (records / folder.name / KEPT[-1]).exists())
 
 
 def returns_of(runs: Iterable[Run]) -> dict[tuple[str, float], dict[int, float]]:

@@ -42,7 +42,7 @@ def launch(main: Callable[..., None], *, argument: str = "") -> None:
 
 def _settle_folders() -> None:
     """Expand ~ in the folders that flags name; refuse an empty name, as an unset variable of the shell gives."""
-    for name in ("output", "work"):
+    for name in ("output", "work", "records"):
         if name in flags.FLAGS and isinstance(folder := flags.FLAGS[name].value, str):
             if not folder:
                 raise ValueError(f"--{name} is empty; name a folder")

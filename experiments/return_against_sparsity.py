@@ -9,6 +9,7 @@ Parts: `bc` is the whole grid on every data set; `bcq` the whole grid on the fir
 (files in D4RL's HDF5 layout) are a part of their own, cloned at fewer sparsities; files that are not there are left out.
 
 Writes OUTPUT/README.md, table.csv and return_PART.png. Times some updates and prints an estimate first; stopped, the same command goes on.
+With --records the page can grow from machine to machine: what one has run, the next, given the same folder, takes from there.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import time
 from typing import Any
 
 from absl import flags
-from arm_runs import cell_rows, failures_told, is_done, made_by, numbers_of, returns_of, sweep_runs, write_page
+from arm_runs import cell_rows, failures_told, is_done, kept_rows, made_by, numbers_of, returns_of, sweep_runs, write_page
 from claims import (
     CANNOT_TELL,
     CONTRADICT,
@@ -77,6 +78,9 @@ FULL = flags.DEFINE_bool(
     "full", False, "A million updates and ten evaluations of ten episodes a run; BCQ with the grid, and five seeds, on all data sets of BC."
 )
 WORK = flags.DEFINE_string("work", "/tmp/jaxprune-return", "Folder for the sweeps.")
+RECORDS = flags.DEFINE_string(
+    "records", None, "Folder that keeps the rows of finished sweeps: one that has its rows there is not run again, on whatever machine."
+)
 OUTPUT = flags.DEFINE_string("output", None, "Folder to write.", required=True)
 
 FULL_SIZE: dict[str, Any] = {"steps": 1_000_000, "eval_every": 100_000, "episodes": 10, "seeds": tuple(range(5))}
@@ -157,11 +161,16 @@ def _sweep(name: str, kind: str, settings: dict[str, Any], data: jp.data.Dataset
     return Sweep(label, data, config, pathlib.Path(WORK.value) / folder)
 
 
+def records() -> pathlib.Path | None:
+    """The folder of --records."""
+    return None if RECORDS.value is None else pathlib.Path(RECORDS.value)
+
+
 def estimate(parts: dict[str, list[Sweep]]) -> list[str]:
     """Lines; of each part and kind of grid the first data set is timed for all. What is done already is left out."""
     lines = []
     for part, everything in parts.items():
-        sweeps = [sweep for sweep in everything if not is_done(sweep.folder)]
+        sweeps = [sweep for sweep in everything if not is_done(sweep.folder, records())]
         seconds: dict[Any, float] = {}
         for sweep in sweeps:
             kind = (sweep.config.criteria, sweep.config.sparsities)
@@ -187,7 +196,7 @@ class Part:
         self.rows: list[dict[str, Any]] = []
         for place, sweep in enumerate(sweeps):
             print(f"{name}: sweep {place + 1} of {len(sweeps)}, {sweep.dataset}", flush=True)
-            runs, seconds = sweep_runs(sweep.folder, sweep.data, sweep.config, progress=True)
+            runs, seconds = sweep_runs(sweep.folder, sweep.data, sweep.config, progress=True, records=records())
             self.seconds += seconds
             for arm, returns in returns_of(runs).items():
                 self.finals.setdefault(arm, {})[sweep.dataset] = returns
@@ -324,6 +333,8 @@ def main():
         print(f"{path}: no such file, left out")
     if not parts:
         raise ValueError("nothing to run: name --parts, or --recordings that are there")
+    for sweep in (sweep for sweeps in parts.values() for sweep in sweeps):
+        kept_rows(sweep.folder, sweep.data, sweep.config, records())
     print("\n".join(estimate(parts)), flush=True)
     output.mkdir(parents=True, exist_ok=True)
     done = [Part(name, sweeps) for name, sweeps in parts.items()]

@@ -83,6 +83,25 @@ def test_return_against_sparsity(load, tmp_path, capsys):
     assert records.read_text() == before
 
 
+def test_sweeps_whose_rows_are_kept_are_not_run_again(load, tmp_path, capsys):
+    kept = tmp_path / "kept"
+    given = ["--parts=bcq", f"--bcq_datasets={SET}", "--bcq_sparsities=0,0.95", "--bcq_criteria=random", "--bcq_seeds=1"]
+    given += ["--bcq_evaluations=1", "--bcq_episodes=1", f"--records={kept}"]
+    load("return_against_sparsity", *given, "--bcq_steps=2", f"--work={tmp_path / 'a'}", f"--output={tmp_path / 'one'}").main()
+    assert "2 runs, 4 updates: about" in capsys.readouterr().out
+    assert [path.name for path in kept.iterdir()] == ["bcq-hopper-random-n300-s0"]
+
+    load("return_against_sparsity", *given, "--bcq_steps=2", f"--work={tmp_path / 'b'}", f"--output={tmp_path / 'two'}").main()
+    assert "0 runs, 0 updates" in capsys.readouterr().out
+    assert table(tmp_path / "two") == table(tmp_path / "one")
+    assert not (tmp_path / "b").exists()
+
+    other = load("return_against_sparsity", *given, "--bcq_steps=3", f"--work={tmp_path / 'c'}", f"--output={tmp_path / 'three'}")
+    with pytest.raises(ValueError, match=r"bcq-hopper-random-n300-s0 holds the rows of steps=2, not 3; name another --records folder"):
+        other.main()
+    assert not (tmp_path / "three").exists()
+
+
 def test_verdicts_on_returns_made_by_hand(load, tmp_path):
     script = load("return_against_sparsity", f"--output={tmp_path / 'out'}")
     part = object.__new__(script.Part)
