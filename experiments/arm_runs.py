@@ -16,12 +16,10 @@ from jaxprune.reporting import naming
 from jaxprune.reporting.summary import Run, cells_of, runs_of
 from jaxprune.reporting.tables import csv_text, markdown_table, widths_text
 from jaxprune.training.records import read_records
-from jaxprune.training.sweep import fingerprint, versions
+from jaxprune.training.sweep import changed_setting, fingerprint, versions
 
 # Of a sweep's files, what a folder of records keeps; the rows last, so that where they are the others are too.
 KEPT = ("config.json", "records.jsonl")
-# Settings that change no row.
-INDIFFERENT = ("checkpoint_every", "overlap")
 
 
 def run_arm(folder: pathlib.Path, data: jp.data.Dataset, config: jp.SweepConfig) -> dict[str, Any]:
@@ -79,14 +77,12 @@ def sweep_runs(
     Raises:
       ValueError: the rows that are there are of other settings or data.
     """
-    last: dict[str, dict[str, Any]] = {}
     rows = kept_rows(folder, data, config, records)
     if rows is None:
         rows = jp.sweep(config, folder, dataset=data, resume=True, progress=progress)
         if records is not None:
             keep_rows(folder, records)
-    for record in rows:
-        last[record["run_id"]] = record
+    last = {record["run_id"]: record for record in rows}
     done = [record for record in last.values() if "stack" in record]
     return runs_of(rows), sum(r["start_s"] + r["dense_s"] + (r["wall_s"] + r["eval_s"]) / r["stack"] for r in done)
 
@@ -110,13 +106,9 @@ def kept_rows(
     if records is None or not (records / folder.name / KEPT[-1]).exists():
         return None
     kept = records / folder.name
-    before = read_json(kept / "config.json")
     now = {**dataclasses.asdict(config), "env_id": config.env_id or data.env_id, "data": fingerprint(data)}
-    for name, value in json.loads(json.dumps(now)).items():
-        if name not in INDIFFERENT and before.get(name) != value:
-            raise ValueError(
-                f"{kept} holds the rows of {name}={json.dumps(before.get(name))}, not {json.dumps(value)}; name another --records folder"
-            )
+    if changed := changed_setting(read_json(kept / "config.json"), now):
+        raise ValueError(f"{kept} holds the rows of {changed}; name another --records folder")
     return read_records(kept)
 
 

@@ -250,15 +250,19 @@ def _opened(output_dir, described: dict[str, Any], *, overwrite: bool, resume: b
 
 
 def _check_same(folder: OutputFolder, described: dict[str, Any]) -> None:
-    before, now = folder.read_config(), json.loads(json.dumps(described))
-    for name in now:
-        if name not in _FREE and before.get(name) != now[name]:
-            raise ValueError(
-                f"{folder.path} was begun with {name}={json.dumps(before.get(name))}, not {json.dumps(now[name])}; resume with the same, "
-                "or name another output folder"
-            )
-    if before.get("versions") != now["versions"]:
+    before = folder.read_config()
+    if changed := changed_setting(before, described):
+        raise ValueError(f"{folder.path} was begun with {changed}; resume with the same, or name another output folder")
+    if before.get("versions") != described["versions"]:
         log.warning("%s was begun with other versions or hardware (%s): the bits may differ", folder.path, before.get("versions"))
+
+
+def changed_setting(before: dict[str, Any], now: dict[str, Any]) -> str | None:
+    """The first setting that is not as a config.json has it, as "name=before, not now"; None where rows would be the same."""
+    for name, value in json.loads(json.dumps(now)).items():
+        if name not in _FREE and before.get(name) != value:
+            return f"{name}={json.dumps(before.get(name))}, not {json.dumps(value)}"
+    return None
 
 
 def _report(folder: OutputFolder, described: dict[str, Any], *, stopped: bool, progress: bool) -> None:
