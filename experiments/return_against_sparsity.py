@@ -322,7 +322,12 @@ def figure(part: Part, path: pathlib.Path) -> None:
         drawn.supxlabel("Sparsity (log scale of what is kept)", fontsize=9)
         drawn.supylabel("Return, % of dense", fontsize=9)
         labelled = max(grid.flat, key=lambda axes: len(axes.get_legend_handles_labels()[0]))
-        drawn.legend(*labelled.get_legend_handles_labels(), loc="outside upper center", ncols=min(7, len(shown) or 1), handlelength=2.6)
+        drawn.legend(
+            *labelled.get_legend_handles_labels(),
+            loc="outside upper center",
+            ncols=min(max(2, 7 * columns // 4), len(shown) or 1),
+            handlelength=2.6,
+        )
         drawn.savefig(path, dpi=130)
 
 
@@ -359,6 +364,8 @@ def main():
         f"The runs took {naming.duration(sum(part.seconds for part in done))} of this machine in all. "
         + made_by(command_line(), time.time() - began),
     ]
+    if RECORDS.value is not None:
+        lines += ["", f"Rows kept in `{RECORDS.value}`, with the versions and hardware that made them, were not made again."]
     write_page(output, lines, {"table": [row for part in done for row in part.rows]})
 
 

@@ -95,6 +95,7 @@ def test_sweeps_whose_rows_are_kept_are_not_run_again(load, tmp_path, capsys):
     assert "0 runs, 0 updates" in capsys.readouterr().out
     assert table(tmp_path / "two") == table(tmp_path / "one")
     assert not (tmp_path / "b").exists()
+    assert f"Rows kept in `{kept}`" in (tmp_path / "two" / "README.md").read_text()
 
     other = load("return_against_sparsity", *given, "--bcq_steps=3", f"--work={tmp_path / 'c'}", f"--output={tmp_path / 'three'}")
     with pytest.raises(ValueError, match=r"bcq-hopper-random-n300-s0 holds the rows of steps=2, not 3; name another --records folder"):
